@@ -1,0 +1,95 @@
+"""Filters written in Python: `(attr("price") < 500) & attr("airline").in_("UA", "AA")`."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from angelia.errors import FilterError
+from angelia.event import CONTEXT, MAX_NAME_LENGTH
+from angelia.filter import domain
+from angelia.filter.domain import ANY, Domain
+from angelia.filter.filter import Filter
+from angelia.filter.normal import expand
+from angelia.filter.parser import Constraint
+
+__all__ = ["Attribute", "attr"]
+
+
+def attr(name: str) -> Attribute:
+    """An attribute to build constraints on; `@type`, `@source`, `@subject`, `@id`, `@time` too."""
+    return Attribute(name)
+
+
+class Attribute:
+    """An attribute whose comparisons are filters."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+            raise FilterError(f"{name!r} cannot be the name of an attribute")
+        if name.startswith("@") and name[1:] not in CONTEXT:
+            raise FilterError(f"{name} is not part of an event's context: {', '.join(CONTEXT)}")
+        self._name = name
+
+    def _filter(self, values: Domain) -> Filter:
+        return Filter(expand(Constraint(self._name, values)))
+
+    def __eq__(self, value: object) -> Filter:  # type: ignore[override]
+        return self._filter(domain.equal(value))
+
+    def __ne__(self, value: object) -> Filter:  # type: ignore[override]
+        return self._filter(domain.unequal(value))
+
+    def __lt__(self, value: object) -> Filter:
+        return self._filter(domain.less(value))
+
+    def __le__(self, value: object) -> Filter:
+        return self._filter(domain.less_or_equal(value))
+
+    def __gt__(self, value: object) -> Filter:
+        return self._filter(domain.greater(value))
+
+    def __ge__(self, value: object) -> Filter:
+        return self._filter(domain.greater_or_equal(value))
+
+    def between(self, low: object, high: object) -> Filter:
+        """From `low` to `high`, both included."""
+        return self._filter(domain.between(low, high))
+
+    def in_(self, *values: object) -> Filter:
+        """One of the values."""
+        return self._filter(domain.one_of(values))
+
+    def is_(self, kind: str) -> Filter:
+        """Any value of a kind: `string`, `number`, `boolean` or `timestamp`."""
+        return self._filter(domain.of_kind(kind))
+
+    def prefix(self, text: str) -> Filter:
+        """A string that starts with `text`."""
+        return self._filter(domain.prefix(text))
+
+    def suffix(self, text: str) -> Filter:
+        """A string that ends with `text`."""
+        return self._filter(domain.suffix(text))
+
+    def contains(self, text: str) -> Filter:
+        """A string with `text` in it."""
+        return self._filter(domain.contains(text))
+
+    def matches(self, pattern: str) -> Filter:
+        """A string in which the RE2 pattern is found."""
+        return self._filter(domain.matches(pattern))
+
+    def exists(self) -> Filter:
+        """Any value at all."""
+        return self._filter(ANY)
+
+    def __bool__(self) -> NoReturn:
+        raise FilterError("an attribute is not a filter; compare it, or use .exists()")
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __repr__(self) -> str:
+        return f"attr({self._name!r})"

@@ -1,0 +1,591 @@
+"""Domains: the sets of values that constraints on one attribute allow.
+
+Each operator of the language denotes a domain, and a conjunction of constraints on one attribute is
+the intersection of theirs. A domain is held in a canonical form, so that emptiness, equality,
+inclusion and intersection are decided by looking at it:
+
+- `kind` is the kind of its values; `None` stands for any value at all (`exists`);
+- a finite domain lists its `points`;
+- any other domain is an interval between two cuts (`low`, `high`) less the `excluded` points, and,
+  for strings, with a `suffix`, `contains` and `patterns` that must all hold. A prefix is an
+  interval: the strings that start with "ab" are those from "ab" up to, but without, "ac".
+
+Inclusion and emptiness are exact as long as no `contains` or `patterns` take part; with them they
+err on the safe side (see `covers`). Values are taken as dense: that no float lies between two
+neighbours, or no string between "a" and "a\\0", is not used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from os.path import commonprefix
+from typing import Any
+
+import re2
+
+from angelia.errors import EventError, FilterError
+from angelia.event import Kind, Scalar, is_nan, kind_of, plain_scalar
+
+__all__ = [
+    "ABOVE_ALL",
+    "ANY",
+    "BELOW_ALL",
+    "EMPTY",
+    "MAX_PATTERN_LENGTH",
+    "MAX_POINTS",
+    "OPERATORS",
+    "Cut",
+    "Domain",
+    "after",
+    "before",
+    "in_any",
+    "join",
+    "subtract",
+    "united",
+]
+
+MAX_POINTS = 10_000
+MAX_PATTERN_LENGTH = 1_000
+
+
+# A cut is a place between values: just before one, just after one, or beyond all. An interval is
+# what lies between two cuts, so that open and closed ends need no cases: cuts compare as tuples.
+Cut = tuple[Any, ...]
+BELOW_ALL: Cut = (-1,)
+ABOVE_ALL: Cut = (1,)
+
+
+def before(value: Scalar) -> Cut:
+    """The cut just before a value: a closed low end, or an open high end."""
+    return (0, value, 0)
+
+
+def after(value: Scalar) -> Cut:
+    """The cut just after a value: an open low end, or a closed high end."""
+    return (0, value, 1)
+
+
+FIRST_STRING = before("")
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A set of attribute values. Make one with `Domain.of` or with an operator, not by hand."""
+
+    kind: Kind | None
+    points: frozenset[Scalar] | None = None
+    low: Cut = BELOW_ALL
+    high: Cut = ABOVE_ALL
+    excluded: frozenset[Scalar] = frozenset()
+    suffix: str = ""
+    contains: frozenset[str] = frozenset()
+    patterns: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(
+        kind: Kind,
+        *,
+        points: Iterable[Scalar] | None = None,
+        low: Cut = BELOW_ALL,
+        high: Cut = ABOVE_ALL,
+        excluded: Iterable[Scalar] = (),
+        suffixes: Iterable[str] = (),
+        contains: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+    ) -> Domain:
+        """The canonical domain of the values that satisfy all that is given."""
+        if kind is Kind.BOOLEAN and points is None:
+            points = (False, True)
+        if kind is Kind.STRING:
+            low = max(low, FIRST_STRING)
+        suffix = max(suffixes := tuple(suffixes), key=len, default="")
+        if not all(suffix.endswith(other) for other in suffixes):
+            return EMPTY
+        if points is None and low[:2] == high[:2] and low < high and low[0] == 0:
+            points = (low[1],)
+        raw = Domain(
+            kind, None, low, high, frozenset(excluded), suffix, frozenset(contains), frozenset(patterns)
+        )
+        if points is not None:
+            return _finite(kind, (point for point in points if point in raw))
+        return _tidied(raw) if low < high else EMPTY
+
+    def __contains__(self, value: Scalar) -> bool:
+        if self.kind is None:
+            return True
+        if kind_of(value) is not self.kind or is_nan(value):
+            return False
+        if self.points is not None:
+            return value in self.points
+        return (
+            self.low <= (0, value, 0)
+            and self.high >= (0, value, 1)
+            and value not in self.excluded
+            and (self.kind is not Kind.STRING or self.reads(value))  # type: ignore[arg-type]
+        )
+
+    def reads(self, text: str) -> bool:
+        """Whether a string satisfies what is asked of its text."""
+        return (
+            (not self.suffix or text.endswith(self.suffix))
+            and all(part in text for part in self.contains)
+            and all(search(pattern, text) for pattern in self.patterns)
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value belongs to the domain."""
+        return self.points is not None and not self.points
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether `suffix`, `contains` or `patterns` take part."""
+        return bool(self.suffix or self.contains or self.patterns)
+
+    @property
+    def has_low(self) -> bool:
+        """Whether the low end says more than the kind and the text do."""
+        if self.kind is not Kind.STRING or self.low > after(""):
+            return self.low != BELOW_ALL
+        return self.low == after("") and self.reads("")
+
+    @property
+    def has_high(self) -> bool:
+        """Whether there is a high end."""
+        return self.high != ABOVE_ALL
+
+    @property
+    def is_whole_kind(self) -> bool:
+        """Whether every value of the kind belongs to the domain."""
+        if self.points is not None:
+            return len(self.points) == 2 and self.kind is Kind.BOOLEAN
+        return self.kind is not None and not (
+            self.has_low or self.has_high or self.excluded or self.reads_text
+        )
+
+    @property
+    def prefix(self) -> str:
+        """The prefix whose strings are the interval (itself perhaps excluded), else ""."""
+        if self.kind is not Kind.STRING or self.points is not None:
+            return ""
+        start: str = self.low[1]
+        return start if self.high == _prefix_end(start) else ""
+
+    @property
+    def common_prefix(self) -> str:
+        """A prefix that all strings of an infinite domain have."""
+        if self.kind is not Kind.STRING or not self.has_high:
+            return self.prefix
+        return self.prefix or commonprefix([self.low[1], self.high[1]])
+
+    def covers(self, other: Domain, without: tuple[Domain, ...] = ()) -> bool:
+        """Whether every value of `other`, except those in `without`, belongs to this domain.
+
+        Never true where it should be false. False where it should be true only if `contains` or
+        `patterns` of this domain follow from something else than the same in `other`, or from a
+        part of its prefix or suffix.
+        """
+        if other.is_empty or self.kind is None:
+            return True
+        if self.kind is not other.kind:
+            return False
+        if other.points is not None:
+            return all(point in self or in_any(point, without) for point in other.points)
+        if self.points is not None:
+            return False
+        return (
+            self.low <= other.low
+            and self.high >= other.high
+            and all(point not in other or in_any(point, without) for point in self.excluded)
+            and other.suffix.endswith(self.suffix)
+            and all(other._implies_contains(part) for part in self.contains)
+            and self.patterns <= other.patterns
+        )
+
+    def _implies_contains(self, part: str) -> bool:
+        return (
+            part in self.suffix
+            or part in self.common_prefix
+            or any(part in longer for longer in self.contains)
+        )
+
+    def intersection(self, other: Domain) -> Domain:
+        """The values that belong to both."""
+        if self.kind is None:
+            return other
+        if other.kind is None:
+            return self
+        if self.kind is not other.kind:
+            return EMPTY
+        if self.points is not None:
+            return _finite(self.kind, (point for point in self.points if point in other))
+        return Domain.of(
+            self.kind,
+            points=other.points if other.points is None else [p for p in other.points if p in self],
+            low=max(self.low, other.low),
+            high=min(self.high, other.high),
+            excluded=self.excluded | other.excluded,
+            suffixes=(self.suffix, other.suffix),
+            contains=self.contains | other.contains,
+            patterns=self.patterns | other.patterns,
+        )
+
+    def spans(self) -> list[tuple[Cut, Cut]]:
+        """Pairs of cuts that, in order, make up a domain that does not read text."""
+        inside: list[Any]
+        if self.points is not None:
+            inside = sorted(self.points)  # type: ignore[type-var]
+            return [(before(point), after(point)) for point in inside]
+        inside = sorted(self.excluded)  # type: ignore[type-var]
+        lows = [self.low, *(after(point) for point in inside)]
+        highs = [*(before(point) for point in inside), self.high]
+        return list(zip(lows, highs, strict=True))
+
+
+EMPTY = Domain(Kind.BOOLEAN, frozenset())
+ANY = Domain(None)
+
+
+# ---------------------------------------------------------------- canonical form
+
+
+def _finite(kind: Kind, points: Iterable[Scalar]) -> Domain:
+    kept = frozenset(points)
+    return Domain(kind, kept) if kept else EMPTY
+
+
+def _tidied(raw: Domain) -> Domain:
+    """An infinite domain with tight ends and no redundant part."""
+    low, high = raw.low, raw.high
+    # An end that does not belong to the domain is open: what compares domains sees one form only.
+    if low[0] == 0 and low[2] == 0 and low[1] not in raw:
+        low = after(low[1])
+    if high[0] == 0 and high[2] == 1 and high[1] not in raw:
+        high = before(high[1])
+    bare = Domain(raw.kind, None, low, high, frozenset(), raw.suffix, raw.contains, raw.patterns)
+    return replace(
+        bare,
+        excluded=frozenset(point for point in raw.excluded if point in bare),
+        contains=_needed_parts(bare),
+    )
+
+
+def _needed_parts(domain: Domain) -> frozenset[str]:
+    """The `contains` that do not follow from the prefix, the suffix or a longer one."""
+    if not domain.contains:
+        return domain.contains
+    start, parts = domain.common_prefix, domain.contains
+    return frozenset(
+        part
+        for part in parts
+        if part not in start
+        and part not in domain.suffix
+        and not any(part in other and part != other for other in parts)
+    )
+
+
+def _prefix_end(prefix: str) -> Cut:
+    """The high end of the interval of strings with this prefix."""
+    head = prefix.rstrip("\U0010ffff")
+    if not head:
+        return ABOVE_ALL
+    following = ord(head[-1]) + 1
+    return before(head[:-1] + chr(0xE000 if following == 0xD800 else following))
+
+
+def in_any(value: Scalar, domains: Iterable[Domain]) -> bool:
+    """Whether some of the domains holds the value."""
+    return any(value in domain for domain in domains)
+
+
+# ---------------------------------------------------------------- unions
+
+
+def united(domains: Iterable[Domain]) -> tuple[Domain, ...]:
+    """Domains with the same union in canonical form: few, disjoint as far as they are intervals."""
+    parts = set(domains) - {EMPTY}
+    if ANY in parts:
+        return (ANY,)
+    if len(parts) < 2 and not any(part.excluded for part in parts):
+        return tuple(parts)
+    plain = [part for part in parts if not part.reads_text]
+    kept = [piece for kind in Kind for piece in _joined_spans(kind, plain)]
+    for part in sorted(parts - set(plain), key=_order):
+        if not any(other.covers(part) for other in kept):
+            kept = [other for other in kept if not part.covers(other)]
+            kept.append(part)
+    return tuple(sorted(kept, key=_order))
+
+
+def _joined_spans(kind: Kind, domains: list[Domain]) -> list[Domain]:
+    """Intervals, and one set of points, with the union of the domains of this kind."""
+    joined: list[tuple[Cut, Cut]] = []
+    for low, high in sorted(span for domain in domains if domain.kind is kind for span in domain.spans()):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    pieces = [Domain.of(kind, low=low, high=high) for low, high in joined]
+    points = frozenset[Scalar]().union(*(piece.points for piece in pieces if piece.points))
+    return [*(piece for piece in pieces if piece.points is None), *([_finite(kind, points)] if points else [])]
+
+
+def _order(domain: Domain) -> str:
+    """A key that orders domains in the same way in every run."""
+    sets = (domain.points or (), domain.excluded, domain.contains, domain.patterns)
+    return repr((domain.kind, domain.low, domain.high, domain.suffix, [sorted(map(repr, s)) for s in sets]))
+
+
+def subtract(domain: Domain, refused: Iterable[Domain]) -> Domain:
+    """`domain` less the refused at its ends. A hole in its middle, which no domain can have, stays."""
+    refused = tuple(refused)
+    if domain.kind is None or not refused:
+        return domain
+    if domain.points is not None:
+        return _finite(domain.kind, (point for point in domain.points if not in_any(point, refused)))
+    low, high = domain.low, domain.high
+    for piece in refused:
+        if piece.kind is domain.kind and not piece.reads_text:
+            for start, end in piece.spans():
+                low = end if start <= low < end else low
+            for start, end in reversed(piece.spans()):
+                high = start if start < high <= end else high
+    rest = Domain.of(
+        domain.kind,
+        low=low,
+        high=high,
+        excluded=(point for point in domain.excluded if not in_any(point, refused)),
+        suffixes=(domain.suffix,),
+        contains=domain.contains,
+        patterns=domain.patterns,
+    )
+    # Once an end has moved, the next of the refused may reach it.
+    return rest if rest == domain else subtract(rest, refused)
+
+
+def join(a: Domain, b: Domain) -> tuple[Domain, bool]:
+    """A domain that covers both, and whether it holds nothing else.
+
+    Exact where the union is a domain. Else the smallest interval around both with the suffix,
+    `contains`, patterns and excluded points that both have; `exists` across kinds.
+    """
+    if a.covers(b):
+        return a, True
+    if b.covers(a):
+        return b, True
+    if a.kind is None or a.kind is not b.kind:
+        return ANY, False
+    if a.points is not None and b.points is not None:
+        return _finite(a.kind, a.points | b.points), True
+    if a.points is not None:
+        a, b = b, a
+    joined = _hull(a, b)
+    return joined, _is_union(joined, a, b)
+
+
+def _hull(a: Domain, b: Domain) -> Domain:
+    """The smallest domain around an infinite one and any other of the same kind."""
+    assert a.kind is not None
+    if b.points is not None:
+        spans, texts = b.spans(), [point for point in b.points if isinstance(point, str)]
+        low, high = spans[0][0], spans[-1][1]
+        suffix = _common_suffix(a.suffix, *texts)
+        contains = frozenset(part for part in a.contains if all(part in text for text in texts))
+        patterns = frozenset(p for p in a.patterns if all(search(p, text) for text in texts))
+    else:
+        low, high = b.low, b.high
+        suffix = _common_suffix(a.suffix, b.suffix)
+        contains = frozenset(part for part in a.contains if b._implies_contains(part))
+        contains |= {part for part in b.contains if a._implies_contains(part)}
+        patterns = a.patterns & b.patterns
+    ends = {cut[1] for cut in (a.low, a.high, low, high) if cut[0] == 0}
+    gaps = {point for point in a.excluded | b.excluded | ends if point not in a and point not in b}
+    return Domain.of(
+        a.kind,
+        low=min(a.low, low),
+        high=max(a.high, high),
+        excluded=gaps,
+        suffixes=(suffix,),
+        contains=contains,
+        patterns=patterns,
+    )
+
+
+def _is_union(joined: Domain, a: Domain, b: Domain) -> bool:
+    """Whether the hull of an infinite domain `a` and `b` has no value outside both."""
+    text = (joined.suffix, joined.contains, joined.patterns)
+    if text != (a.suffix, a.contains, a.patterns):
+        return False
+    if b.points is not None:  # the points only fill holes and ends
+        return joined.low[:2] == a.low[:2] and joined.high[:2] == a.high[:2]
+    if text != (b.suffix, b.contains, b.patterns):
+        return False
+    # No gap, but perhaps the point between two open ends, which is among the excluded.
+    first, second = (a, b) if a.low <= b.low else (b, a)
+    return second.low <= first.high or second.low[:2] == first.high[:2]
+
+
+def _common_suffix(*texts: str) -> str:
+    return commonprefix([text[::-1] for text in texts])[::-1]
+
+
+# ---------------------------------------------------------------- patterns
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = 1 << 20
+    return re2.compile(pattern, options=options)
+
+
+def search(pattern: str, text: str) -> bool:
+    """Whether a pattern is found in `text` (RE2: linear in the length of the text)."""
+    return _compiled(pattern).search(text) is not None
+
+
+# ---------------------------------------------------------------- operators
+
+
+def operand(value: object) -> Scalar:
+    """A value as a filter compares with it: equal numbers become the same object kind."""
+    try:
+        plain = plain_scalar(value)
+    except EventError as error:
+        raise FilterError(str(error)) from None
+    if type(plain) is not float:
+        return plain
+    if not math.isfinite(plain):
+        raise FilterError(f"{plain} cannot be compared with; a number in a filter must be finite")
+    return int(plain) if plain.is_integer() and -(2.0**63) <= plain < 2.0**63 else plain
+
+
+def _ordered(value: object) -> tuple[Kind, Scalar]:
+    plain = operand(value)
+    kind = kind_of(plain)
+    if kind is Kind.BOOLEAN:
+        raise FilterError("booleans have no order; compare them with = or !=")
+    return kind, plain
+
+
+def _text(value: object) -> str:
+    plain = operand(value)
+    if not isinstance(plain, str):
+        raise FilterError(f"this operator needs a string, not a {kind_of(plain)}")
+    return plain
+
+
+def equal(value: object) -> Domain:
+    """`= value`"""
+    plain = operand(value)
+    return Domain.of(kind_of(plain), points=(plain,))
+
+
+def unequal(value: object) -> Domain:
+    """`!= value`: another value of the same kind."""
+    plain = operand(value)
+    return Domain.of(kind_of(plain), excluded=(plain,))
+
+
+def less(value: object) -> Domain:
+    """`< value`"""
+    kind, plain = _ordered(value)
+    return Domain.of(kind, high=before(plain))
+
+
+def less_or_equal(value: object) -> Domain:
+    """`<= value`"""
+    kind, plain = _ordered(value)
+    return Domain.of(kind, high=after(plain))
+
+
+def greater(value: object) -> Domain:
+    """`> value`"""
+    kind, plain = _ordered(value)
+    return Domain.of(kind, low=after(plain))
+
+
+def greater_or_equal(value: object) -> Domain:
+    """`>= value`"""
+    kind, plain = _ordered(value)
+    return Domain.of(kind, low=before(plain))
+
+
+def between(low: object, high: object) -> Domain:
+    """`between low and high`, both ends included."""
+    (kind, bottom), (other, top) = _ordered(low), _ordered(high)
+    if kind is not other:
+        raise FilterError(f"the ends of between are of two kinds, {kind} and {other}")
+    return Domain.of(kind, low=before(bottom), high=after(top))
+
+
+def of_kind(name: object) -> Domain:
+    """`is kind`: any value of a kind, but for NaN."""
+    kinds: tuple[str, ...] = tuple(Kind)
+    if name not in kinds:
+        raise FilterError(f"{name!r} is not a kind of value: {', '.join(kinds)}")
+    return Domain.of(Kind(name))
+
+
+def one_of(values: Iterable[object]) -> Domain:
+    """`in (…)`: one of several values of one kind."""
+    plain = [operand(value) for value in values]
+    if not plain:
+        raise FilterError("in () needs at least one value")
+    if len(plain) > MAX_POINTS:
+        raise FilterError(f"in (…) has {len(plain)} values; at most {MAX_POINTS} are allowed")
+    kinds = {kind_of(value): None for value in plain}
+    if len(kinds) > 1:
+        raise FilterError(f"the values of in (…) are of several kinds: {', '.join(kinds)}")
+    return Domain.of(kind_of(plain[0]), points=plain)
+
+
+def prefix(value: object) -> Domain:
+    """`prefix "…"`"""
+    text = _text(value)
+    return Domain.of(Kind.STRING, low=before(text), high=_prefix_end(text))
+
+
+def suffix(value: object) -> Domain:
+    """`suffix "…"`"""
+    return Domain.of(Kind.STRING, suffixes=(_text(value),))
+
+
+def contains(value: object) -> Domain:
+    """`contains "…"`"""
+    return Domain.of(Kind.STRING, contains=(_text(value),))
+
+
+def matches(value: object) -> Domain:
+    """`matches "regex"`: the pattern is found somewhere in the string (RE2 syntax)."""
+    pattern = _text(value)
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise FilterError(
+            f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_LENGTH} are allowed"
+        )
+    try:
+        _compiled(pattern)
+    except re2.error as error:
+        reason = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
+        raise FilterError(f"the pattern {pattern!r} is not valid RE2: {reason}") from None
+    return Domain.of(Kind.STRING, patterns=(pattern,))
+
+
+OPERATORS: dict[str, Callable[[object], Domain]] = {
+    "=": equal,
+    "!=": unequal,
+    "<": less,
+    "<=": less_or_equal,
+    ">": greater,
+    ">=": greater_or_equal,
+    "prefix": prefix,
+    "suffix": suffix,
+    "contains": contains,
+    "matches": matches,
+}
+"""The operators that take one value. `between` takes two, `in` many, `is` a kind, `exists` none."""

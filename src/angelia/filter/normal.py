@@ -1,0 +1,126 @@
+"""Disjunctive normal form: a filter as alternatives of which no one is redundant.
+
+A disjunction is a tuple of conjunctions in canonical order. Combining them is a product, so the
+number of alternatives is limited: a filter that would expand beyond `MAX_CONJUNCTIONS` is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import NoReturn
+
+from angelia.errors import FilterLimitError
+from angelia.event import MAX_ATTRIBUTES
+from angelia.filter.conjunction import Condition, Conjunction
+from angelia.filter.domain import Domain
+from angelia.filter.parser import And, Constant, Constraint, Node, Not, Or, Typed
+from angelia.filter.printer import print_conjunction
+
+__all__ = ["FALSE", "MAX_CONJUNCTIONS", "TRUE", "Disjunction", "complement", "expand", "product", "union"]
+
+MAX_CONJUNCTIONS = 256
+
+Disjunction = tuple[Conjunction, ...]
+TRUE: Disjunction = (Conjunction(),)
+FALSE: Disjunction = ()
+
+
+def expand(node: Node) -> Disjunction:
+    """The disjunction that a syntax tree denotes."""
+    match node:
+        case Constraint():
+            return _together((node,))
+        case Constant(value):
+            return TRUE if value else FALSE
+        case Typed(name, part):
+            return product((Conjunction(types=(name,)),), expand(part))
+        case Not(part):
+            return complement(expand(part))
+        case Or(parts):
+            return union(*map(expand, parts))
+        case And(parts):
+            plain = tuple(part for part in parts if isinstance(part, Constraint))
+            others = (expand(part) for part in parts if not isinstance(part, Constraint))
+            return reduce(product, others, _together(plain))
+
+
+def _together(constraints: tuple[Constraint, ...]) -> Disjunction:
+    """Constraints joined by `and`: one conjunction, or nothing if they contradict each other."""
+    domains: dict[str, Domain] = {}
+    for constraint in constraints:
+        known = domains.get(constraint.name)
+        domains[constraint.name] = (
+            constraint.domain if known is None else known.intersection(constraint.domain)
+        )
+    _check_width(len(domains))
+    if any(domain.is_empty for domain in domains.values()):
+        return FALSE
+    return (Conjunction({name: Condition(domain) for name, domain in domains.items()}),)
+
+
+def product(left: Disjunction, right: Disjunction) -> Disjunction:
+    """`left and right`"""
+    if len(left) * len(right) > MAX_CONJUNCTIONS:
+        _refuse_size(len(left) * len(right))
+    pairs = (a.intersection(b) for a in left for b in right)
+    return _simplified(pair for pair in pairs if pair is not None)
+
+
+def union(*disjunctions: Disjunction) -> Disjunction:
+    """`left or right or …`"""
+    return _simplified(conjunction for disjunction in disjunctions for conjunction in disjunction)
+
+
+def complement(disjunction: Disjunction) -> Disjunction:
+    """`not disjunction`"""
+    return reduce(product, map(_negated, disjunction), TRUE)
+
+
+def _negated(conjunction: Conjunction) -> Disjunction:
+    parts = [Conjunction(not_types=(name,)) for name in conjunction.types]
+    parts += [Conjunction(types=(name,)) for name in conjunction.not_types]
+    for name, condition in conjunction.conditions.items():
+        if condition.some is not None:
+            parts.append(Conjunction({name: Condition(None, (condition.some,))}))
+        parts += [Conjunction({name: Condition(domain)}) for domain in condition.none]
+    return _simplified(parts)
+
+
+def _check_width(conditions: int) -> None:
+    if conditions > MAX_ATTRIBUTES:
+        raise FilterLimitError(f"a filter is about at most {MAX_ATTRIBUTES} attributes, not {conditions}")
+
+
+def _refuse_size(alternatives: int) -> NoReturn:
+    raise FilterLimitError(
+        f"the filter expands to {alternatives} alternatives; at most {MAX_CONJUNCTIONS} are allowed. "
+        "Use in (…) for several values of one attribute, or several filters"
+    )
+
+
+# ---------------------------------------------------------------- canonical form
+
+
+def _simplified(conjunctions: Iterable[Conjunction]) -> Disjunction:
+    """The alternatives that no other covers, in canonical order.
+
+    These are the same in whatever order and grouping the alternatives come, so that filters with
+    the same alternatives are equal. Merging `x = 1 or x = 2` into one alternative would not be.
+    """
+    found = list(dict.fromkeys(conjunctions))
+    if len(found) > 1:
+        found.sort(key=print_conjunction)
+        found = _without_covered(found)
+    if len(found) > MAX_CONJUNCTIONS:
+        _refuse_size(len(found))
+    return tuple(found)
+
+
+def _without_covered(conjunctions: list[Conjunction]) -> list[Conjunction]:
+    kept: list[Conjunction] = []
+    for conjunction in conjunctions:
+        if not any(other.covers(conjunction) for other in kept):
+            kept = [other for other in kept if not conjunction.covers(other)]
+            kept.append(conjunction)
+    return kept

@@ -1,0 +1,389 @@
+"""The filter language: text to syntax tree (`docs/filters.md` is its specification).
+
+    filter      = [ type ":" ] [ or ]          a type alone, "T:", stands for all its events
+    or          = and { "or" and }
+    and         = not { "and" not }
+    not         = "not" not | "(" filter ")" | "true" | "false" | "exists" name | constraint
+    constraint  = name operator
+
+A recursive-descent parser over a list of tokens. Text comes from strangers: its length, its depth
+and the number of its constraints are limited, and whatever is not a filter is a `FilterSyntaxError`
+that points at the column.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+from angelia.errors import EventError, FilterError, FilterLimitError, FilterSyntaxError
+from angelia.event import CONTEXT, MAX_NAME_LENGTH, Scalar, format_timestamp, parse_timestamp
+from angelia.filter.domain import ANY, OPERATORS, Domain, between, of_kind, one_of
+
+__all__ = [
+    "MAX_NESTING",
+    "MAX_TEXT_LENGTH",
+    "And",
+    "Constant",
+    "Constraint",
+    "Node",
+    "Not",
+    "Or",
+    "Typed",
+    "parse",
+    "print_literal",
+    "print_name",
+]
+
+MAX_TEXT_LENGTH = 64 * 1024
+MAX_NESTING = 50
+
+
+# ---------------------------------------------------------------- the syntax tree
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A name and the domain that its operator denotes."""
+
+    name: str
+    domain: Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """`true` or `false`."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`not part`"""
+
+    part: Node
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """`part and part …`"""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """`part or part …`"""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """`type: part`"""
+
+    type: str
+    part: Node
+
+
+Node = Constraint | Constant | Not | And | Or | Typed
+
+
+# ---------------------------------------------------------------- tokens
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    value: Scalar | None = None
+
+
+_KEYWORDS = frozenset(
+    "and or not in is between exists prefix suffix contains matches true false".split()
+)
+_WORD = r"[^\W\d][\w-]*(?:\.[\w-]+)*"
+_TOKEN = re.compile(
+    rf"""\s*(?:
+      (?P<timestamp> t"[^"\\]*")
+    | (?P<string>    "(?:[^"\\]|\\.)*")
+    | (?P<quoted>    `(?:[^`]|``)+`)
+    | (?P<number>    [+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])
+    | (?P<word>      @?{_WORD})
+    | (?P<symbol>    <=|>=|!=|[=<>(),:])
+    | (?P<end>       \Z)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_BARE_NAME = re.compile(_WORD)
+_INTEGER = re.compile(r"[+-]?\d+")
+
+# What people write who know another language, and what it is called here.
+_HINTS = {
+    "'": 'strings are written in double quotes: "…"',
+    '"': "this string does not end",
+    "`": "this quoted name does not end",
+    "&": "write and",
+    "|": "write or",
+    "!": "write != or not",
+    "==": "write = for equality",
+    "<>": "write != for inequality",
+    "~": 'write matches "…" for a regular expression',
+}
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    position = 0
+    while not tokens or tokens[-1].kind != "end":
+        match = _TOKEN.match(text, position)
+        if match is None:
+            _refuse_character(text, position)
+        kind = match.lastgroup
+        assert kind is not None
+        start = match.start(kind)
+        tokens.append(_Token(kind, match[kind], start, _literal(kind, match[kind], text, start)))
+        position = match.end()
+    return tokens
+
+
+def _refuse_character(text: str, position: int) -> NoReturn:
+    position += len(text[position:]) - len(text[position:].lstrip())
+    hint = _HINTS.get(text[position], "")
+    found = f"unexpected character {text[position]!r}"
+    raise FilterSyntaxError(f"{found}: {hint}" if hint else found, text, position)
+
+
+def _literal(kind: str, token: str, text: str, start: int) -> Scalar | None:
+    """The value of a literal token."""
+    read = _LITERALS.get(kind)
+    if read is None:
+        return None
+    try:
+        return read(token)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, EventError) else f"this {kind} is not valid"
+        raise FilterSyntaxError(reason, text, start) from None
+
+
+def _read_number(token: str) -> int | float:
+    return int(token) if _INTEGER.fullmatch(token) else float(token)
+
+
+def _read_string(token: str) -> str:
+    # The escapes are those of JSON, and a raw line break or tab is as good as an escaped one.
+    value = json.loads(token, strict=False)
+    assert isinstance(value, str)
+    value.encode()
+    return value
+
+
+_LITERALS: dict[str, Callable[[str], Scalar]] = {
+    "timestamp": lambda token: parse_timestamp(token[2:-1]),
+    "string": _read_string,
+    "number": _read_number,
+    "quoted": lambda token: token[1:-1].replace("``", "`"),
+}
+
+
+# ---------------------------------------------------------------- the parser
+
+
+def parse(text: str) -> Node:
+    """The syntax tree of a filter, or a `FilterSyntaxError`."""
+    if not isinstance(text, str):
+        raise FilterError(f"a filter is a text, not {type(text).__name__}")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise FilterLimitError(
+            f"the filter has {len(text)} characters; at most {MAX_TEXT_LENGTH} are allowed",
+            text,
+            MAX_TEXT_LENGTH,
+        )
+    return _Parser(text).parse()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = _tokens(text)
+        self.index = 0
+        self.depth = 0
+
+    # ------------------------------------------------ moving over tokens
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.index]
+
+    def take(self) -> _Token:
+        token = self.tokens[self.index]
+        self.index += 1
+        return token
+
+    def skip(self, text: str) -> bool:
+        """Take the next token if it is this keyword or symbol."""
+        if self.token.text == text and self.token.kind in ("word", "symbol"):
+            self.index += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.skip(text):
+            self.fail(f"expected {text!r}")
+
+    def fail(self, message: str, token: _Token | None = None) -> NoReturn:
+        token = token or self.token
+        found = "the end" if token.kind == "end" else repr(token.text[:40])
+        previous = self.tokens[self.index - 1].text if self.index else ""
+        hint = _HINTS.get(previous + token.text, "") if previous + token.text in ("==", "<>") else ""
+        hint = f"; {hint}" if hint else ""
+        raise FilterSyntaxError(f"{message}, found {found}{hint}", self.text, token.start)
+
+    # ------------------------------------------------ the grammar
+
+    def parse(self) -> Node:
+        if self.token.kind == "end":
+            self.fail("expected a filter (write true for one that matches every event)")
+        node = self.filter()
+        if self.token.kind != "end":
+            self.fail("expected and, or, or the end of the filter")
+        return node
+
+    def filter(self) -> Node:
+        following = self.tokens[self.index + 1] if self.token.kind != "end" else self.token
+        if following.text != ":" or following.kind != "symbol":
+            return self.alternatives()
+        if self.token.text.startswith("@"):
+            self.fail("expected an event type")
+        name = self.name("an event type")
+        self.expect(":")
+        if self.token.kind == "end" or self.token.text == ")":
+            return Typed(name, Constant(True))
+        return Typed(name, self.alternatives())
+
+    def alternatives(self) -> Node:
+        parts = [self.conjunction()]
+        while self.skip("or"):
+            parts.append(self.conjunction())
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+    def conjunction(self) -> Node:
+        parts = [self.negation()]
+        while self.skip("and"):
+            parts.append(self.negation())
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def negation(self) -> Node:
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            raise FilterLimitError(
+                f"the filter is nested deeper than {MAX_NESTING} levels", self.text, self.token.start
+            )
+        try:
+            if self.skip("not"):
+                return Not(self.negation())
+            if self.skip("("):
+                node = self.filter()
+                self.expect(")")
+                return node
+            return self.primary()
+        finally:
+            self.depth -= 1
+
+    def primary(self) -> Node:
+        if self.skip("true"):
+            return Constant(True)
+        if self.skip("false"):
+            return Constant(False)
+        if self.skip("exists"):
+            return Constraint(self.name(), ANY)
+        return Constraint(self.name(), self.operator())
+
+    def name(self, wanted: str = "an attribute name") -> str:
+        token = self.token
+        if token.kind == "quoted" or (token.kind == "word" and token.text not in _KEYWORDS):
+            name = self.take().value if token.kind == "quoted" else self.take().text
+            assert isinstance(name, str)
+            if token.kind == "word" and name.startswith("@") and name[1:] not in CONTEXT:
+                known = ", ".join(f"@{context}" for context in CONTEXT)
+                raise FilterSyntaxError(
+                    f"{name} is not part of an event's context ({known})", self.text, token.start
+                )
+            if token.kind == "quoted" and (name.startswith("@") or not name.isprintable()):
+                raise FilterSyntaxError(
+                    f"{name!r} cannot be the name of an attribute", self.text, token.start
+                )
+            if len(name) > MAX_NAME_LENGTH:
+                raise FilterLimitError(
+                    f"a name has at most {MAX_NAME_LENGTH} characters", self.text, token.start
+                )
+            return name
+        hint = " (in backquotes if it is a keyword)" if token.text in _KEYWORDS else ""
+        self.fail(f"expected {wanted}{hint}")
+
+    def operator(self) -> Domain:
+        token = self.token
+        try:
+            if self.skip("between"):
+                low = self.value()
+                self.expect("and")
+                return between(low, self.value())
+            if self.skip("in"):
+                return one_of(self.values())
+            if self.skip("is"):
+                return of_kind(self.take().text if self.token.kind == "word" else "")
+            if token.kind in ("word", "symbol") and token.text in OPERATORS:
+                self.index += 1
+                return OPERATORS[token.text](self.value())
+        except FilterSyntaxError:
+            raise
+        except FilterError as error:
+            last = self.tokens[self.index - 1]
+            at = last if last.kind in _LITERALS else token
+            raise FilterSyntaxError(str(error), self.text, at.start) from None
+        hint = " (write not x in (…))" if token.text == "not" else ""
+        self.fail(f"expected an operator (= != < <= > >= between in is prefix suffix contains matches){hint}")
+
+    def values(self) -> list[Scalar]:
+        self.expect("(")
+        values = [self.value()]
+        while self.skip(","):
+            values.append(self.value())
+        self.expect(")")
+        return values
+
+    def value(self) -> Scalar:
+        token = self.token
+        if token.kind in ("string", "number", "timestamp"):
+            self.index += 1
+            assert token.value is not None
+            return token.value
+        if token.kind == "word" and token.text in ("true", "false"):
+            self.index += 1
+            return token.text == "true"
+        self.fail('expected a value: "text", a number, true, false, or t"2026-01-01T00:00:00Z"')
+
+
+# ---------------------------------------------------------------- and back
+
+
+def print_name(name: str) -> str:
+    """A name as the language writes it, in backquotes if it must be."""
+    bare = name[1:] if name.startswith("@") else name
+    if _BARE_NAME.fullmatch(bare) and name not in _KEYWORDS:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def print_literal(value: Scalar) -> str:
+    """A value as the language writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int | float):
+        return repr(value)
+    return f't"{format_timestamp(value)}"'
