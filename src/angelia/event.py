@@ -10,7 +10,6 @@ Nothing here reads a clock or makes an identity: who publishes an event stamps i
 
 from __future__ import annotations
 
-import math
 import numbers
 import re
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from angelia.errors import EventError, EventLimitError
 
 __all__ = [
     "CONTEXT",
+    "KINDS",
     "MAX_ATTRIBUTES",
     "MAX_DEPTH",
     "MAX_EVENT_BYTES",
@@ -70,7 +70,7 @@ class Kind(StrEnum):
     TIMESTAMP = "timestamp"
 
 
-_KINDS: dict[type, Kind] = {
+KINDS: dict[type, Kind] = {
     str: Kind.STRING,
     int: Kind.NUMBER,
     float: Kind.NUMBER,
@@ -81,7 +81,7 @@ _KINDS: dict[type, Kind] = {
 
 def kind_of(value: Scalar) -> Kind:
     """The kind of a (plain) scalar."""
-    return _KINDS[type(value)]
+    return KINDS[type(value)]
 
 
 # ---------------------------------------------------------------- values
@@ -181,12 +181,13 @@ def format_timestamp(at: datetime) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     if not name:
         raise EventError("an attribute name is empty")
     if len(name) > MAX_NAME_LENGTH:
         raise EventLimitError(
-            f"the attribute name {name[:32]!r}… has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"
+            f"the attribute name {name[:32]!r}… has {len(name)} characters; "
+            f"at most {MAX_NAME_LENGTH} are allowed"
         )
     if name[0] == "@":
         raise EventError(f"the attribute name {name!r} starts with '@', which is kept for the context")
@@ -210,7 +211,7 @@ def _flatten_into(flat: dict[str, Value], prefix: str, data: Mapping[Any, Any], 
         if isinstance(value, Mapping):
             _flatten_into(flat, f"{name}.", value, depth + 1)
         elif value is not None:
-            _check_name(name)
+            check_name(name)
             if name in flat:
                 raise EventError(f"the attribute {name!r} is given twice, once nested and once dotted")
             flat[name] = _plain_value(name, value)
@@ -319,7 +320,9 @@ class Event:
         """A copy with another `type`, `source`, `subject`, `id` or `time`."""
         unknown = context.keys() - set(CONTEXT)
         if unknown:
-            raise EventError(f"{sorted(unknown)[0]!r} is not part of an event's context: {', '.join(CONTEXT)}")
+            raise EventError(
+                f"{sorted(unknown)[0]!r} is not part of an event's context: {', '.join(CONTEXT)}"
+            )
         return Event(self._attributes, **{name: context.get(name, getattr(self, name)) for name in CONTEXT})
 
     def encoded_size(self) -> int:
@@ -390,9 +393,7 @@ def _context_time(value: object) -> datetime | None:
 
 def _check_size(event: Event) -> None:
     # An upper bound first: most events are far below the limit, and encoding costs more than this.
-    bound = 64 + sum(
-        4 * len(name) + 16 + _size_bound(value) for name, value in event._attributes.items()
-    )
+    bound = 64 + sum(4 * len(name) + 16 + _size_bound(value) for name, value in event._attributes.items())
     bound += sum(4 * len(getattr(event, name) or "") + 16 for name in ("type", "source", "subject", "id"))
     if bound > MAX_EVENT_BYTES:
         size = event.encoded_size()
@@ -406,8 +407,3 @@ def _size_bound(value: Value) -> int:
     if isinstance(value, tuple):
         return sum(16 + _size_bound(element) for element in value)
     return 0
-
-
-def is_nan(value: Scalar) -> bool:
-    """Whether `value` is the float NaN, which matches nothing but `exists`."""
-    return type(value) is float and math.isnan(value)

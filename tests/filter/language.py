@@ -126,7 +126,9 @@ def atoms(name: str = "x", text_ops: tuple[str, ...] = ("prefix", "suffix")) -> 
     )
 
 
-def same_kind_atoms(name: str = "x", text_ops: tuple[str, ...] = ("prefix", "suffix")) -> st.SearchStrategy[list[Atom]]:
+def same_kind_atoms(
+    name: str = "x", text_ops: tuple[str, ...] = ("prefix", "suffix")
+) -> st.SearchStrategy[list[Atom]]:
     """Constraints on one attribute and of one kind: conjunctions of these are seldom empty."""
     return st.one_of(
         st.lists(_atoms_of(name, NUMBERS, ORDER), min_size=1, max_size=4),
@@ -139,7 +141,9 @@ def same_kind_atoms(name: str = "x", text_ops: tuple[str, ...] = ("prefix", "suf
 ALL_TEXT = ("prefix", "suffix", "contains", "matches")
 
 
-def conjunctions(name: str = "x", text_ops: tuple[str, ...] = ("prefix", "suffix")) -> st.SearchStrategy[Compound]:
+def conjunctions(
+    name: str = "x", text_ops: tuple[str, ...] = ("prefix", "suffix")
+) -> st.SearchStrategy[Compound]:
     """Conjunctions of constraints on one attribute."""
     return same_kind_atoms(name, text_ops).map(lambda parts: Compound("and", tuple(parts)))
 

@@ -60,12 +60,16 @@ def test_events_of_the_declared_datatypes_conform(registry, extra):
         ({"open": 1}, "attribute 'open': expected boolean, got integer"),
         ({"at": "2026-01-01T00:00:00Z"}, "attribute 'at': expected timestamp, got string"),
         ({"tags": "a"}, "attribute 'tags': expected a list of string, got string"),
-        ({"tags": ["a", 7]}, "attribute 'tags': expected a list of string, got integer at position 1 of the list"),
+        (
+            {"tags": ["a", 7]},
+            "attribute 'tags': expected a list of string, got integer at position 1 of the list",
+        ),
         ({"airline": ["UA"]}, "attribute 'airline': expected string, got a list"),
         ({"airline": []}, "attribute 'airline': expected string, got a list"),
         ({"airline": None}, "missing attribute 'airline', expected string"),
         ({"pirce": 3}, "unknown attribute 'pirce'; did you mean 'price'?"),
         ({"zzzzzz": 3}, "unknown attribute 'zzzzzz'"),
+        ({"x" * 200: 3}, f"unknown attribute '{'x' * 200}'"),
         ({"airline": {"code": "UA"}}, "unknown attribute 'airline.code'"),
     ],
 )

@@ -57,7 +57,7 @@ def test_a_type_is_not_its_own_parent():
 
 @pytest.mark.parametrize("name", ["", "@type", "a\n", "a" * 256, 7])
 def test_attribute_names_are_those_events_can_have(name):
-    with pytest.raises(EventTypeError, match="^Q: "):
+    with pytest.raises(EventTypeError, match=r"^Q: "):
         EventType("Q", {name: "string"})
 
 
@@ -105,7 +105,10 @@ def test_types_travel_in_messagepack_and_json():
 
 
 def test_equal_types_have_equal_hashes():
-    first, second = EventType("Q", {"a": "string", "b": "float"}), EventType("Q", {"b": "float", "a": "string"})
+    first, second = (
+        EventType("Q", {"a": "string", "b": "float"}),
+        EventType("Q", {"b": "float", "a": "string"}),
+    )
     assert first == second
     assert hash(first) == hash(second)
     assert first != EventType("Q", {"a": "string"})

@@ -119,7 +119,9 @@ def test_annotations_are_accepted():
     schema = {
         "type": "object",
         "$comment": "c",
-        "properties": {"a": {"type": "string", "title": "A", "default": "x", "examples": ["y"], "deprecated": True}},
+        "properties": {
+            "a": {"type": "string", "title": "A", "default": "x", "examples": ["y"], "deprecated": True}
+        },
     }
     assert from_json_schema(schema, "T") == EventType("T", {"a": "string?"})
 
@@ -128,7 +130,9 @@ def test_an_attribute_is_optional_if_anything_around_it_is():
     leaf = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
     nullable = leaf | {"type": ["null", "object"]}
     schema = {"type": "object", "properties": {"a": leaf, "b": leaf, "c": nullable}, "required": ["a", "c"]}
-    assert from_json_schema(schema, "T") == EventType("T", {"a.x": "string", "b.x": "string?", "c.x": "string?"})
+    assert from_json_schema(schema, "T") == EventType(
+        "T", {"a.x": "string", "b.x": "string?", "c.x": "string?"}
+    )
 
 
 def nested(depth):
@@ -175,13 +179,25 @@ def test_a_schema_that_contains_itself_is_refused():
         (True, "must be a JSON object, not bool"),
         (None, "must be a JSON object, not NoneType"),
         ({"type": "array"}, "the items of property 'a' must be a JSON object"),
-        ({"type": "array", "items": {"type": "array", "items": {"type": "string"}}}, "'items' is not supported"),
+        (
+            {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+            "'items' is not supported",
+        ),
         ({"type": "array", "items": {"type": "object"}}, "the items of property 'a' must be of type"),
-        ({"type": "array", "items": {"type": ["string", "null"]}}, "the items of property 'a' must be of type"),
+        (
+            {"type": "array", "items": {"type": ["string", "null"]}},
+            "the items of property 'a' must be of type",
+        ),
         ({"type": "array", "items": [{"type": "string"}]}, "must be a JSON object, not list"),
         ({"type": "object"}, "object without properties"),
-        ({"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": True}, "must be false"),
-        ({"type": "object", "properties": {"x": {"type": "string"}}, "patternProperties": {}}, "patternProperties"),
+        (
+            {"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": True},
+            "must be false",
+        ),
+        (
+            {"type": "object", "properties": {"x": {"type": "string"}}, "patternProperties": {}},
+            "patternProperties",
+        ),
         ({"type": "object", "properties": [1]}, "properties must be a JSON object"),
         ({"type": "object", "properties": {1: {}}}, "properties must be a JSON object"),
     ],
@@ -208,9 +224,15 @@ def test_what_an_event_type_cannot_say_is_refused_with_the_place(property_schema
         ({"required": ["custmer"]}, "required names 'custmer', which is not among its properties"),
         ({"unevaluatedProperties": True}, "must be false"),
         ({"description": {}}, "description must be a string"),
-        ({"properties": {"total.amount": {"type": "number"}, **SCHEMA["properties"]}}, "'total.amount' twice"),
+        (
+            {"properties": {"total.amount": {"type": "number"}, **SCHEMA["properties"]}},
+            "'total.amount' twice",
+        ),
         ({"properties": {"@type": {"type": "string"}}, "required": []}, "starts with '@'"),
-        ({"properties": {"a": {"type": "string"}, "a.b": {"type": "string"}}, "required": []}, "also contain"),
+        (
+            {"properties": {"a": {"type": "string"}, "a.b": {"type": "string"}}, "required": []},
+            "also contain",
+        ),
         ({7: 7}, "'7' is not supported"),
     ],
 )

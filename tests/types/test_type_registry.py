@@ -60,7 +60,8 @@ def test_an_unregistered_type_is_only_its_own_subtype(registry):
 
 
 @pytest.mark.parametrize(
-    ("own", "inherited"), [("integer", "float"), ("string", "string?"), ("integer", "float?"), ("float", "float")]
+    ("own", "inherited"),
+    [("integer", "float"), ("string", "string?"), ("integer", "float?"), ("float", "float")],
 )
 def test_a_subtype_may_narrow_an_attribute(own, inherited):
     registry = TypeRegistry([EventType("A", {"x": inherited}), EventType("B", {"x": own}, parent="A")])
@@ -68,11 +69,12 @@ def test_a_subtype_may_narrow_an_attribute(own, inherited):
 
 
 @pytest.mark.parametrize(
-    ("own", "inherited"), [("float", "integer"), ("string?", "string"), ("string", "float"), ("string[]", "string")]
+    ("own", "inherited"),
+    [("float", "integer"), ("string?", "string"), ("string", "float"), ("string[]", "string")],
 )
 def test_a_subtype_may_not_redefine_an_attribute_with_an_incompatible_type(own, inherited):
     registry = TypeRegistry([EventType("A", {"x": inherited}), EventType("B", parent="A")])
-    with pytest.raises(EventTypeError, match="C redefines the attribute 'x'.*only a narrower one"):
+    with pytest.raises(EventTypeError, match=r"C redefines the attribute 'x'.*only a narrower one"):
         registry.add(EventType("C", {"x": own}, parent="B"))
     assert "C" not in registry
 
@@ -81,7 +83,7 @@ def test_limits_and_name_clashes_count_inherited_attributes():
     registry = TypeRegistry([EventType("A", {f"a{i}": "string?" for i in range(MAX_ATTRIBUTES)})])
     with pytest.raises(EventTypeError, match="at most 256"):
         registry.add(EventType("B", {"b": "string"}, parent="A"))
-    with pytest.raises(EventTypeError, match="'line' has a value and cannot also contain 'line.number'"):
+    with pytest.raises(EventTypeError, match=r"'line' has a value and cannot also contain 'line\.number'"):
         TypeRegistry([LOG]).add(EventType("B", {"line.number": "integer"}, parent="Log"))
 
 
@@ -97,14 +99,20 @@ def test_the_length_of_a_line_of_ancestors_is_limited():
 
 
 def test_a_parent_must_be_registered_first():
-    with pytest.raises(UnknownTypeError, match="Quote has a parent that is not registered.*'Event'"):
+    with pytest.raises(UnknownTypeError, match=r"Quote has a parent that is not registered.*'Event'"):
         TypeRegistry([QUOTE])
 
 
 def test_an_unknown_type_is_answered_with_what_may_have_been_meant(registry):
     with pytest.raises(UnknownTypeError, match="unknown event type 'Quotes'; did you mean 'Quote'"):
         registry.get("Quotes")
-    for ask in (registry.attributes, registry.ancestors, registry.descendants, registry.users, registry.remove):
+    for ask in (
+        registry.attributes,
+        registry.ancestors,
+        registry.descendants,
+        registry.users,
+        registry.remove,
+    ):
         with pytest.raises(UnknownTypeError):
             ask("Nothing")
 
@@ -152,7 +160,8 @@ def test_the_version_of_the_registry_grows_with_each_change_and_no_other_call(re
 
 
 @pytest.mark.parametrize(
-    "changes", [{"note": "string?"}, {"seats": "float"}, {"price": "float?"}, {"seats": "float?", "tags": "string[]?"}]
+    "changes",
+    [{"note": "string?"}, {"seats": "float"}, {"price": "float?"}, {"seats": "float?", "tags": "string[]?"}],
 )
 def test_compatible_changes_give_the_next_version(registry, changes):
     changed = registry.modify(evolved(QUOTE, **changes))

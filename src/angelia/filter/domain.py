@@ -1,4 +1,4 @@
-"""Domains: the sets of values that constraints on one attribute allow.
+r"""Domains: the sets of values that constraints on one attribute allow.
 
 Each operator of the language denotes a domain, and a conjunction of constraints on one attribute is
 the intersection of theirs. A domain is held in a canonical form, so that emptiness, equality,
@@ -12,7 +12,7 @@ inclusion and intersection are decided by looking at it:
 
 Inclusion and emptiness are exact as long as no `contains` or `patterns` take part; with them they
 err on the safe side (see `covers`). Values are taken as dense: that no float lies between two
-neighbours, or no string between "a" and "a\\0", is not used.
+neighbours, or no string between "a" and "a\0", is not used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import re2
 
 from angelia.errors import EventError, FilterError
-from angelia.event import Kind, Scalar, is_nan, kind_of, plain_scalar
+from angelia.event import KINDS, Kind, Scalar, kind_of, plain_scalar
 
 __all__ = [
     "ABOVE_ALL",
@@ -116,15 +116,16 @@ class Domain:
     def __contains__(self, value: Scalar) -> bool:
         if self.kind is None:
             return True
-        if kind_of(value) is not self.kind or is_nan(value):
+        if KINDS[type(value)] is not self.kind:
             return False
         if self.points is not None:
             return value in self.points
         return (
             self.low <= (0, value, 0)
             and self.high >= (0, value, 1)
+            and value == value  # NaN compares with nothing
             and value not in self.excluded
-            and (self.kind is not Kind.STRING or self.reads(value))  # type: ignore[arg-type]
+            and not ((self.suffix or self.contains or self.patterns) and not self.reads(value))  # type: ignore[arg-type]
         )
 
     def reads(self, text: str) -> bool:
@@ -188,21 +189,21 @@ class Domain:
         `patterns` of this domain follow from something else than the same in `other`, or from a
         part of its prefix or suffix.
         """
-        if other.is_empty or self.kind is None:
+        if self.kind is None:
             return True
         if self.kind is not other.kind:
-            return False
+            return other.is_empty
         if other.points is not None:
+            if self.points is not None and not without:
+                return self.points >= other.points
             return all(point in self or in_any(point, without) for point in other.points)
-        if self.points is not None:
+        if self.points is not None or self.low > other.low or self.high < other.high:
             return False
         return (
-            self.low <= other.low
-            and self.high >= other.high
-            and all(point not in other or in_any(point, without) for point in self.excluded)
-            and other.suffix.endswith(self.suffix)
-            and all(other._implies_contains(part) for part in self.contains)
+            other.suffix.endswith(self.suffix)
             and self.patterns <= other.patterns
+            and not (self.excluded and any(p in other and not in_any(p, without) for p in self.excluded))
+            and not (self.contains and not all(map(other._implies_contains, self.contains)))
         )
 
     def _implies_contains(self, part: str) -> bool:
@@ -237,9 +238,9 @@ class Domain:
         """Pairs of cuts that, in order, make up a domain that does not read text."""
         inside: list[Any]
         if self.points is not None:
-            inside = sorted(self.points)  # type: ignore[type-var]
+            inside = sorted(self.points)
             return [(before(point), after(point)) for point in inside]
-        inside = sorted(self.excluded)  # type: ignore[type-var]
+        inside = sorted(self.excluded)
         lows = [self.low, *(after(point) for point in inside)]
         highs = [*(before(point) for point in inside), self.high]
         return list(zip(lows, highs, strict=True))
@@ -330,7 +331,10 @@ def _joined_spans(kind: Kind, domains: list[Domain]) -> list[Domain]:
             joined.append((low, high))
     pieces = [Domain.of(kind, low=low, high=high) for low, high in joined]
     points = frozenset[Scalar]().union(*(piece.points for piece in pieces if piece.points))
-    return [*(piece for piece in pieces if piece.points is None), *([_finite(kind, points)] if points else [])]
+    return [
+        *(piece for piece in pieces if piece.points is None),
+        *([_finite(kind, points)] if points else []),
+    ]
 
 
 def _order(domain: Domain) -> str:

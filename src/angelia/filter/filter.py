@@ -67,9 +67,10 @@ class Filter:
 
         Sound always; complete between single alternatives, but for `contains` and `matches`.
         """
-        return all(
-            any(mine.covers(theirs, registry) for mine in self.conjunctions) for theirs in other.conjunctions
-        )
+        mine, theirs = self.conjunctions, other.conjunctions
+        if len(mine) == 1 and len(theirs) == 1:  # nearly always
+            return mine[0].covers(theirs[0], registry)
+        return all(any(a.covers(b, registry) for a in mine) for b in theirs)
 
     def overlaps(self, other: Filter, registry: TypeRegistry | None = None) -> bool:
         """Whether some event, with one value an attribute, is matched by both."""
@@ -88,16 +89,26 @@ class Filter:
         return frozenset(name for conjunction in self.conjunctions for name in conjunction.conditions)
 
     def __and__(self, other: Filter) -> Filter:
-        return Filter(product(self.conjunctions, other.conjunctions)) if isinstance(other, Filter) else NotImplemented
+        return (
+            Filter(product(self.conjunctions, other.conjunctions))
+            if isinstance(other, Filter)
+            else NotImplemented
+        )
 
     def __or__(self, other: Filter) -> Filter:
-        return Filter(union(self.conjunctions, other.conjunctions)) if isinstance(other, Filter) else NotImplemented
+        return (
+            Filter(union(self.conjunctions, other.conjunctions))
+            if isinstance(other, Filter)
+            else NotImplemented
+        )
 
     def __invert__(self) -> Filter:
         return Filter(complement(self.conjunctions))
 
     def __bool__(self) -> NoReturn:
-        raise FilterError("a filter is neither true nor false; combine filters with &, | and ~, not and, or, not")
+        raise FilterError(
+            "a filter is neither true nor false; combine filters with &, | and ~, not and, or, not"
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Filter):
@@ -176,9 +187,7 @@ def _line(verdict: Verdict) -> str:
     return f"  {'✓' if verdict.held else '✗'} {verdict.constraint}    (value: {shown})"
 
 
-def _verdicts(
-    conjunction: Conjunction, event: Event, registry: TypeRegistry | None
-) -> Iterator[Verdict]:
+def _verdicts(conjunction: Conjunction, event: Event, registry: TypeRegistry | None) -> Iterator[Verdict]:
     for name in sorted(conjunction.types):
         yield Verdict(f"{print_name(name)}:", is_a(event.type, name, registry), event.type)
     for name in sorted(conjunction.not_types):

@@ -103,7 +103,21 @@ class _Token(NamedTuple):
 
 
 _KEYWORDS = frozenset(
-    "and or not in is between exists prefix suffix contains matches true false".split()
+    [
+        "and",
+        "or",
+        "not",
+        "in",
+        "is",
+        "between",
+        "exists",
+        "prefix",
+        "suffix",
+        "contains",
+        "matches",
+        "true",
+        "false",
+    ]
 )
 _WORD = r"[^\W\d][\w-]*(?:\.[\w-]+)*"
 _TOKEN = re.compile(
@@ -232,24 +246,25 @@ class _Parser:
 
     def expect(self, text: str) -> None:
         if not self.skip(text):
-            self.fail(f"expected {text!r}")
+            raise self.failure(f"expected {text!r}")
 
-    def fail(self, message: str, token: _Token | None = None) -> NoReturn:
-        token = token or self.token
+    def failure(self, message: str) -> FilterSyntaxError:
+        """The error that says what was expected here and what was found."""
+        token = self.token
         found = "the end" if token.kind == "end" else repr(token.text[:40])
         previous = self.tokens[self.index - 1].text if self.index else ""
         hint = _HINTS.get(previous + token.text, "") if previous + token.text in ("==", "<>") else ""
         hint = f"; {hint}" if hint else ""
-        raise FilterSyntaxError(f"{message}, found {found}{hint}", self.text, token.start)
+        return FilterSyntaxError(f"{message}, found {found}{hint}", self.text, token.start)
 
     # ------------------------------------------------ the grammar
 
     def parse(self) -> Node:
         if self.token.kind == "end":
-            self.fail("expected a filter (write true for one that matches every event)")
+            raise self.failure("expected a filter (write true for one that matches every event)")
         node = self.filter()
         if self.token.kind != "end":
-            self.fail("expected and, or, or the end of the filter")
+            raise self.failure("expected and, or, or the end of the filter")
         return node
 
     def filter(self) -> Node:
@@ -257,7 +272,7 @@ class _Parser:
         if following.text != ":" or following.kind != "symbol":
             return self.alternatives()
         if self.token.text.startswith("@"):
-            self.fail("expected an event type")
+            raise self.failure("expected an event type")
         name = self.name("an event type")
         self.expect(":")
         if self.token.kind == "end" or self.token.text == ")":
@@ -322,7 +337,7 @@ class _Parser:
                 )
             return name
         hint = " (in backquotes if it is a keyword)" if token.text in _KEYWORDS else ""
-        self.fail(f"expected {wanted}{hint}")
+        raise self.failure(f"expected {wanted}{hint}")
 
     def operator(self) -> Domain:
         token = self.token
@@ -345,7 +360,9 @@ class _Parser:
             at = last if last.kind in _LITERALS else token
             raise FilterSyntaxError(str(error), self.text, at.start) from None
         hint = " (write not x in (…))" if token.text == "not" else ""
-        self.fail(f"expected an operator (= != < <= > >= between in is prefix suffix contains matches){hint}")
+        raise self.failure(
+            f"expected an operator (= != < <= > >= between in is prefix suffix contains matches){hint}"
+        )
 
     def values(self) -> list[Scalar]:
         self.expect("(")
@@ -364,7 +381,7 @@ class _Parser:
         if token.kind == "word" and token.text in ("true", "false"):
             self.index += 1
             return token.text == "true"
-        self.fail('expected a value: "text", a number, true, false, or t"2026-01-01T00:00:00Z"')
+        raise self.failure('expected a value: "text", a number, true, false, or t"2026-01-01T00:00:00Z"')
 
 
 # ---------------------------------------------------------------- and back

@@ -11,6 +11,7 @@ from angelia.filter.parser import print_literal, print_name
 
 __all__ = ["constraints", "print_conjunction"]
 
+
 def print_conjunction(conjunction: Conjunction) -> str:
     """An alternative of a filter, with its types."""
     parts = [f"not ({print_name(name)}: true)" for name in sorted(conjunction.not_types)]
@@ -66,4 +67,4 @@ def _interval_parts(name: str, domain: Domain) -> list[str]:
 
 
 def _sorted(values: frozenset[Scalar]) -> list[Any]:
-    return sorted(values)  # type: ignore[type-var]
+    return sorted(values)

@@ -118,8 +118,8 @@ def _binding(cls: type[Any]) -> _Binding:
 
 
 def _bind(cls: type[T], head: EventType) -> type[T]:
-    """Make `cls` a dataclass that stands for a type with the name, owner and version of `head`."""
-    doc = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    """Make `cls` a dataclass that stands for a type with the name, owner, version and doc of `head`."""
+    doc = head.doc or inspect.cleandoc(vars(cls).get("__doc__") or "")
     own_names = inspect.get_annotations(cls).keys()
     parent = _parent_binding(cls)
     if parent is None or "__post_init__" in vars(cls):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from angelia.errors import EventError, EventTypeError
-from angelia.event import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NAME_LENGTH, Datatype, _check_name
+from angelia.event import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NAME_LENGTH, Datatype, check_name
 
 __all__ = ["Attribute", "EventType", "inherit"]
 
@@ -152,7 +152,7 @@ def _own_attributes(
         if not isinstance(name, str):
             raise EventTypeError(f"{type_name}: the attribute name {name!r} is not a string")
         try:
-            _check_name(name)
+            check_name(name)
             yield name, attribute if isinstance(attribute, Attribute) else Attribute.parse(attribute)
         except EventError as error:
             raise EventTypeError(f"{type_name}: {error}") from None
