@@ -15,6 +15,8 @@ __all__ = [
     "FilterError",
     "FilterLimitError",
     "FilterSyntaxError",
+    "RequestError",
+    "RoutingError",
     "UnknownTypeError",
 ]
 
@@ -64,6 +66,14 @@ class EventTypeError(AngeliaError, ValueError):
 
 class UnknownTypeError(EventTypeError, LookupError):
     """An event type is not in the registry."""
+
+
+class RequestError(AngeliaError, ValueError):
+    """A request of a client is not allowed: it says why, and nothing was done."""
+
+
+class RoutingError(AngeliaError):
+    """A message or a change of the network that a router cannot accept; its state is as before."""
 
 
 class ConformanceError(AngeliaError, ValueError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from msgspec.msgpack import encode
 from msgspec.structs import replace
 
 from angelia.errors import ConformanceError, EventTypeError, UnknownTypeError
@@ -84,12 +85,31 @@ class TypeRegistry:
         _check_evolution(new, old, by)
         attributes = inherit(new, self._inherited(new))
         _check_attribute_evolution(new.name, entry.attributes, attributes)
-        changed = self._propagate(entry, attributes)
+        self._replace(entry, new, self._propagate(entry, attributes))
+        return new
+
+    def adopt(self, event_type: EventType) -> bool:
+        """Take over a definition that was accepted elsewhere; returns whether it was news here.
+
+        The higher version wins; of two with one version, the one that sorts last by its encoding,
+        so that brokers that exchange their definitions come to agree.
+        """
+        entry = self._entries.get(event_type.name)
+        if entry is None:
+            self.add(event_type)
+            return True
+        old = entry.event_type
+        if (event_type.version, encode(event_type)) <= (old.version, encode(old)):
+            return False
+        attributes = inherit(event_type, self._inherited(event_type))
+        self._replace(entry, event_type, self._propagate(entry, attributes))
+        return True
+
+    def _replace(self, entry: _Entry, new: EventType, changed: dict[str, dict[str, Attribute]]) -> None:
         entry.event_type = new
         for name, inherited in changed.items():
             self._entries[name].attributes = MappingProxyType(inherited)
         self._version += 1
-        return new
 
     def remove(self, name: str, *, by: str | None = None) -> None:
         """Forget a type; refused while it has children or users."""

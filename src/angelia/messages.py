@@ -1,0 +1,232 @@
+"""Every request, message, input and effect of a node, on one page.
+
+A *request* comes from a client: the interface functions of SIENA's Table I, each with the identity
+of the party that makes it. A *message* goes from broker to broker. An *input* is what a node is
+given, together with the time; an *effect* is what it wants done. All are immutable.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from angelia.event import Event
+from angelia.filter import Advertisement, Filter
+from angelia.types import EventType
+
+__all__ = [
+    "Advertise",
+    "ClientDown",
+    "DefineType",
+    "Deliver",
+    "Effect",
+    "FromClient",
+    "FromPeer",
+    "Input",
+    "LinkState",
+    "Message",
+    "Notify",
+    "PeerDown",
+    "PeerUp",
+    "Publish",
+    "Reach",
+    "Reply",
+    "Request",
+    "Send",
+    "Subscribe",
+    "SubscriptionChange",
+    "Subscriptions",
+    "TypeDefinition",
+    "Unadvertise",
+    "Unsubscribe",
+    "Versions",
+]
+
+
+class _Struct(msgspec.Struct, frozen=True, tag=True):
+    """What all of these are."""
+
+
+# ---------------------------------------------------------------- requests (SIENA, Table I)
+
+
+class Publish(_Struct, frozen=True):
+    """Publish an event on behalf of an object of interest."""
+
+    identity: str
+    event: Event
+
+
+class Subscribe(_Struct, frozen=True):
+    """Subscribe an interested party. Between brokers, the party is the sending broker."""
+
+    identity: str
+    filter: Filter
+
+
+class Unsubscribe(_Struct, frozen=True):
+    """Cancel all subscriptions of the party that the filter covers (SIENA 3.7)."""
+
+    identity: str
+    filter: Filter
+
+
+class Advertise(_Struct, frozen=True):
+    """Tell what an object of interest is going to publish."""
+
+    identity: str
+    advertisement: Advertisement
+
+
+class Unadvertise(_Struct, frozen=True):
+    """Cancel all advertisements of the object that this one covers."""
+
+    identity: str
+    advertisement: Advertisement
+
+
+class DefineType(_Struct, frozen=True):
+    """Add an event type, or change it in a compatible way."""
+
+    identity: str
+    event_type: EventType
+
+
+Request = Publish | Subscribe | Unsubscribe | Advertise | Unadvertise | DefineType
+
+
+# ---------------------------------------------------------------- messages between brokers
+
+
+class Notify(_Struct, frozen=True):
+    """A notification on its way: the event, the broker where it was published, and its number there."""
+
+    event: Event
+    origin: str
+    sequence: int
+
+
+class TypeDefinition(_Struct, frozen=True):
+    """An event type, as a broker knows it."""
+
+    event_type: EventType
+
+
+class Reach(_Struct, frozen=True):
+    """The servers that the sender reaches, but for those beyond the receiver (acyclic networks)."""
+
+    servers: frozenset[str]
+
+
+class LinkState(_Struct, frozen=True):
+    """The peers of a broker, as it knew them at a version; newer ones win (general peer-to-peer)."""
+
+    origin: str
+    version: int
+    peers: frozenset[str]
+
+
+class Subscriptions(_Struct, frozen=True):
+    """All that the clients of a broker want, at a version (routing by origin)."""
+
+    origin: str
+    version: int
+    filters: frozenset[Filter]
+
+
+class SubscriptionChange(_Struct, frozen=True):
+    """What the clients of a broker want in addition, and no longer, since the version before."""
+
+    origin: str
+    version: int
+    added: frozenset[Filter]
+    removed: frozenset[Filter]
+
+
+class Versions(_Struct, frozen=True):
+    """Up to which version a broker knows what the clients of others want; its peer sends what is newer."""
+
+    subscriptions: dict[str, int]
+
+
+Message = (
+    Notify
+    | Subscribe
+    | Unsubscribe
+    | Advertise
+    | Unadvertise
+    | TypeDefinition
+    | Reach
+    | LinkState
+    | Subscriptions
+    | SubscriptionChange
+    | Versions
+)
+
+
+# ---------------------------------------------------------------- inputs
+
+
+class FromClient(_Struct, frozen=True):
+    """A request of a client, with a number that the reply carries back."""
+
+    client: str
+    request: Request
+    number: int = 0
+
+
+class FromPeer(_Struct, frozen=True):
+    """A message of a connected broker."""
+
+    peer: str
+    message: Message
+
+
+class PeerUp(_Struct, frozen=True):
+    """A link to another broker is there. `master`: it is the one above, in a hierarchy."""
+
+    peer: str
+    master: bool = False
+
+
+class PeerDown(_Struct, frozen=True):
+    """A link to another broker is gone."""
+
+    peer: str
+
+
+class ClientDown(_Struct, frozen=True):
+    """A client is gone, with all that it subscribed to and advertised."""
+
+    client: str
+
+
+Input = FromClient | FromPeer | PeerUp | PeerDown | ClientDown
+
+
+# ---------------------------------------------------------------- effects
+
+
+class Send(_Struct, frozen=True):
+    """Send a message to a connected broker."""
+
+    peer: str
+    message: Message
+
+
+class Deliver(_Struct, frozen=True):
+    """Deliver an event to a client, once, for those of its parties that want it."""
+
+    client: str
+    identities: frozenset[str]
+    event: Event
+
+
+class Reply(_Struct, frozen=True):
+    """What became of a request: done, or why not."""
+
+    client: str
+    number: int
+    error: str | None = None
+
+
+Effect = Send | Deliver | Reply

@@ -1,0 +1,162 @@
+"""A node: routing and the rules of the service, as one pure state machine.
+
+`handle(input, now)` returns the effects; nothing else happens. The same node is driven by the
+broker, by the simulator and by the in-process bus. A request that is refused leaves the state as it
+was and says why in its reply; a message that is refused raises a `RoutingError`, and what to do
+about the peer is the driver's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from angelia.errors import AngeliaError, RequestError, RoutingError
+from angelia.event import Event
+from angelia.filter import check_filter
+from angelia.messages import (
+    Advertise,
+    ClientDown,
+    DefineType,
+    Deliver,
+    Effect,
+    FromClient,
+    FromPeer,
+    Input,
+    Notify,
+    PeerDown,
+    PeerUp,
+    Publish,
+    Reply,
+    Send,
+    Subscribe,
+    TypeDefinition,
+    Unadvertise,
+    Unsubscribe,
+)
+from angelia.routing import ROUTERS, Party, Routed, Router
+from angelia.types import EventType, TypeRegistry
+
+__all__ = ["Node"]
+
+
+class Node:
+    """One event server: `Node("b1", "peer")`. The routers are named in `angelia.routing.ROUTERS`."""
+
+    def __init__(self, name: str, routing: str) -> None:
+        if routing not in ROUTERS:
+            raise RoutingError(f"there is no routing {routing!r}; there are {', '.join(ROUTERS)}")
+        self.name = name
+        self.registry = TypeRegistry()
+        self.router: Router = ROUTERS[routing](name, self.registry)
+        self._clients: dict[str, str] = {}  # identity -> client
+        self._sequence = 0
+        self._inputs: dict[type, Callable[[Any, float], list[Effect]]] = {
+            FromClient: self._from_client,
+            FromPeer: self._from_peer,
+            PeerUp: self._peer_up,
+            PeerDown: lambda gone, now: list(self.router.peer_down(gone.peer)),
+            ClientDown: self._client_down,
+        }
+        self._requests: dict[type, Callable[[Any, float], list[Effect]]] = {
+            Publish: self._publish,
+            Subscribe: self._subscribe,
+            Unsubscribe: lambda r, now: list(self.router.unsubscribe(Party(r.identity), r.filter)),
+            Advertise: lambda r, now: list(self.router.advertise(Party(r.identity), r.advertisement)),
+            Unadvertise: lambda r, now: list(self.router.unadvertise(Party(r.identity), r.advertisement)),
+            DefineType: self._define_type,
+        }
+
+    def handle(self, input: Input, now: float) -> list[Effect]:  # noqa: A002 - what it is
+        """Process an input at a time (seconds since 1970, UTC) and return what is to be done."""
+        return self._inputs[type(input)](input, now)
+
+    def state(self) -> Mapping[str, Any]:
+        """The routing state, the parties and the types; read-only, for people, tests and metrics."""
+        return {**self.router.state(), "parties": dict(self._clients), "types": tuple(self.registry)}
+
+    # ------------------------------------------------ clients
+
+    def _from_client(self, given: FromClient, now: float) -> list[Effect]:
+        request = given.request
+        try:
+            owner = self._clients.get(request.identity, given.client)
+            if owner != given.client:
+                raise RequestError(f"the identity {request.identity!r} belongs to another client")
+            effects = self._requests[type(request)](request, now)
+        except AngeliaError as error:
+            return [Reply(given.client, given.number, str(error))]
+        self._clients[request.identity] = given.client
+        return [*effects, Reply(given.client, given.number)]
+
+    def _publish(self, request: Publish, now: float) -> list[Effect]:
+        event = request.event
+        if event.type is not None and event.type in self.registry:
+            self.registry.check(event)
+        self.router.check_publication(Party(request.identity), event)
+        # Numbers rise over restarts, too: they start from the clock.
+        self._sequence = max(self._sequence + 1, int(now * 1e6))
+        stamped = _stamped(event, f"{self.name}-{self._sequence}", now)
+        return self._routed(self.router.publish(Notify(stamped, self.name, self._sequence)), stamped)
+
+    def _subscribe(self, request: Subscribe, now: float) -> list[Effect]:
+        if not request.filter.is_satisfiable:
+            raise RequestError("the filter matches nothing")
+        if all(name in self.registry for part in request.filter.conjunctions for name in part.types):
+            check_filter(request.filter, self.registry)
+        return list(self.router.subscribe(Party(request.identity), request.filter))
+
+    def _routed(self, routed: Routed, event: Event) -> list[Effect]:
+        by_client: dict[str, set[str]] = {}
+        for identity in routed.parties:
+            by_client.setdefault(self._clients[identity], set()).add(identity)
+        delivered = [Deliver(client, frozenset(by_client[client]), event) for client in sorted(by_client)]
+        return [*delivered, *routed.sends]
+
+    def _client_down(self, gone: ClientDown, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for identity in [i for i, client in self._clients.items() if client == gone.client]:
+            effects += self.router.leave(Party(identity))
+            del self._clients[identity]
+        return effects
+
+    # ------------------------------------------------ peers
+
+    def _peer_up(self, new: PeerUp, now: float) -> list[Effect]:
+        sends = self.router.peer_up(new.peer, new.master)
+        types = [Send(new.peer, TypeDefinition(self.registry.get(name))) for name in self.registry]
+        return [*types, *sends]
+
+    def _from_peer(self, given: FromPeer, now: float) -> list[Effect]:
+        message = given.message
+        if isinstance(message, TypeDefinition):
+            self.router.check_peer(given.peer)
+            return self._learn_type(message.event_type, given.peer)
+        routed = self.router.receive(given.peer, message)
+        return self._routed(routed, message.event) if isinstance(message, Notify) else list(routed.sends)
+
+    # ------------------------------------------------ types
+
+    def _define_type(self, request: DefineType, now: float) -> list[Effect]:
+        new = request.event_type
+        known = new.name in self.registry
+        (self.registry.modify if known else self.registry.add)(new, by=new.owner)
+        return self._type_known(self.registry.get(new.name), None)
+
+    def _learn_type(self, event_type: EventType, peer: str) -> list[Effect]:
+        """Take over a newer definition and pass it on; the newest version wins everywhere."""
+        if not self.registry.adopt(event_type):
+            return []
+        return self._type_known(event_type, peer)
+
+    def _type_known(self, event_type: EventType, sender: str | None) -> list[Effect]:
+        told = [Send(peer, TypeDefinition(event_type)) for peer in self.router.peers if peer != sender]
+        return [*told, *self.router.types_changed()]
+
+
+def _stamped(event: Event, identity: str, now: float) -> Event:
+    """The event with an id and a time, if its publisher gave none (SIENA 3.8)."""
+    if event.id is not None and event.time is not None:
+        return event
+    return event.replace(id=event.id or identity, time=event.time or datetime.fromtimestamp(now, UTC))

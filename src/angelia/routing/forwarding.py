@@ -1,0 +1,176 @@
+"""Equation (1) of SIENA 5.2.3.3: which filters a server forwards to which neighbours.
+
+    forwards(f) = neighbors − NST(f) − ⋃ forwards(f') over all f' that cover f
+
+The same computation serves subscriptions and, by the duality of 5.2.4, advertisements. It is kept
+declarative: a change marks filters, their `forwards` are computed anew by the equation from the top
+of the poset downwards, and the difference to what was forwarded before is what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from angelia.filter import Poset
+from angelia.filter.poset import Coverable
+from angelia.routing.base import Interface
+
+__all__ = ["Change", "Forwarding"]
+
+F = TypeVar("F", bound=Coverable)
+
+
+class Change(NamedTuple, Generic[F]):
+    """What to tell a neighbour: of a filter, or that it is no longer asked for."""
+
+    peer: str
+    filter: F
+    added: bool
+
+
+class Forwarding(Generic[F]):
+    """A poset of filters, with `subscribers` (or advertisers) and `forwards` of each."""
+
+    def __init__(
+        self,
+        make_poset: Callable[[], Poset[F]],
+        neighbors: Callable[[F], Iterable[str]],
+        nst: Callable[[F, frozenset[Interface]], Iterable[str]],
+    ) -> None:
+        self._make_poset = make_poset
+        self._neighbors = neighbors
+        self._nst = nst
+        self.poset = make_poset()
+        self._subscribers: dict[F, set[Interface]] = {}
+        self._forwards: dict[F, set[str]] = {}
+        # The neighbours that know of a filter or of one that covers it.
+        self._reached: dict[F, frozenset[str]] = {}
+
+    # ------------------------------------------------ questions
+
+    def subscribers(self, item: F) -> frozenset[Interface]:
+        """Who asked for a filter."""
+        return frozenset(self._subscribers.get(item, ()))
+
+    def forwards(self, item: F) -> frozenset[str]:
+        """The neighbours to which a filter was forwarded."""
+        return frozenset(self._forwards.get(item, ()))
+
+    def table(self) -> Mapping[F, tuple[frozenset[Interface], frozenset[str]]]:
+        """Each filter with its subscribers and forwards."""
+        return {item: (self.subscribers(item), self.forwards(item)) for item in self.poset}
+
+    def of(self, interface: Interface) -> list[F]:
+        """The filters that an interface asked for."""
+        return [item for item, interfaces in self._subscribers.items() if interface in interfaces]
+
+    # ------------------------------------------------ changes
+
+    def add(self, interface: Interface, item: F) -> tuple[list[F], list[F], list[Change[F]]]:
+        """An interface asks for a filter (5.2.3.3).
+
+        Returns the filters that it now has in addition, those that it has no longer, since the new
+        one covers them, and what to tell the neighbours.
+        """
+        if interface in self._subscribers.get(item, ()) or any(
+            interface in self._subscribers[other] for other in self.poset.covering(item)
+        ):
+            return [], [], []
+        before = self._snapshot(())
+        standing = self.poset.insert(item).filter
+        self._subscribers.setdefault(standing, set()).add(interface)
+        covered = [o for o in self.poset.covered_by(standing) if interface in self._subscribers[o]]
+        marked = {standing, *self._drop(interface, covered, before)}
+        return [standing], covered, self._settle(marked | set(covered), before)
+
+    def remove(self, interface: Interface, item: F) -> tuple[list[F], list[Change[F]]]:
+        """An interface cancels all its filters that are covered by one (3.7, 5.2.3.4)."""
+        covered = [other for other in (item, *self.poset.covered_by(item)) if other in self.poset]
+        return self._cancel(interface, [other for other in covered if interface in self._subscribers[other]])
+
+    def remove_all(self, interface: Interface) -> tuple[list[F], list[Change[F]]]:
+        """An interface is gone."""
+        return self._cancel(interface, self.of(interface))
+
+    def _cancel(self, interface: Interface, items: list[F]) -> tuple[list[F], list[Change[F]]]:
+        before = self._snapshot(items)
+        marked = self._drop(interface, items, before)
+        return items, self._settle(marked | set(items), before)
+
+    def refresh(self, items: Iterable[F] | None = None) -> list[Change[F]]:
+        """The neighbours of filters (all, if not told) have changed."""
+        marked = set(self.poset if items is None else items)
+        return self._settle(marked, self._snapshot(marked))
+
+    def rebuild(self) -> list[Change[F]]:
+        """The covering relation has changed: order all filters anew."""
+        before = self._snapshot(self.poset)
+        items = list(self.poset)
+        self.poset = self._make_poset()
+        self._reached.clear()
+        for item in items:
+            standing = self.poset.insert(item).filter
+            if standing != item:
+                self._subscribers[standing] |= self._subscribers.pop(item)
+                self._forwards.pop(item, None)
+        return self._settle(set(self.poset), before)
+
+    def forget(self, peer: str) -> None:
+        """A neighbour is gone: it knows nothing any more."""
+        for forwards in self._forwards.values():
+            forwards.discard(peer)
+        self._reached = {item: reached - {peer} for item, reached in self._reached.items()}
+
+    # ------------------------------------------------ inside
+
+    def _snapshot(self, items: Iterable[F]) -> dict[F, frozenset[str]]:
+        return {item: self.forwards(item) for item in items}
+
+    def _drop(self, interface: Interface, items: Iterable[F], before: dict[F, frozenset[str]]) -> set[F]:
+        """Take the interface from the filters; those without any leave. Returns what they uncover."""
+        uncovered: set[F] = set()
+        for item in items:
+            before.setdefault(item, self.forwards(item))
+            self._subscribers[item].discard(interface)
+            if not self._subscribers[item]:
+                uncovered |= self.poset.predecessors(item)
+                self.poset.remove(item)
+                for table in (self._subscribers, self._forwards, self._reached):
+                    table.pop(item, None)
+        return uncovered
+
+    def _settle(self, marked: set[F], before: dict[F, frozenset[str]]) -> list[Change[F]]:
+        """Compute `forwards` of the marked, and of what depends on them, by Equation (1)."""
+        work = [item for item in marked if item in self.poset]
+        while work:
+            item = work.pop()
+            if item not in self.poset:
+                continue
+            before.setdefault(item, self.forwards(item))
+            subscribers = frozenset(self._subscribers[item])
+            blocked = frozenset[str]().union(
+                *(self._reached.get(upper, frozenset()) for upper in self.poset.successors(item))
+            )
+            allowed = set(self._neighbors(item)) - set(self._nst(item, subscribers))
+            self._forwards[item] = allowed - blocked
+            reached = blocked | allowed
+            if reached != self._reached.get(item):
+                self._reached[item] = reached
+                work.extend(self.poset.predecessors(item))
+        return self._changes(before)
+
+    def _changes(self, before: dict[F, frozenset[str]]) -> list[Change[F]]:
+        """What the neighbours must be told: first what goes, then what comes (it may be covered by it)."""
+        gone: list[Change[F]] = []
+        new: list[Change[F]] = []
+        for item, old in before.items():
+            now = self.forwards(item)
+            new += [Change(peer, item, True) for peer in sorted(now - old)]
+            # A neighbour that was told of a covering filter has dropped this one by itself.
+            covered = self._known_above(item)
+            gone += [Change(peer, item, False) for peer in sorted(old - now - covered)]
+        return gone + new
+
+    def _known_above(self, item: F) -> frozenset[str]:
+        return frozenset[str]().union(*(self._forwards.get(upper, ()) for upper in self.poset.covering(item)))

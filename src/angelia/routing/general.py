@@ -1,0 +1,270 @@
+"""General peer-to-peer servers (SIENA 4.3, 5.2.3.1): any topology, by spanning trees of origins.
+
+Servers flood their link states, so that each knows the whole topology and computes, for any server,
+the tree of shortest paths rooted there. What the clients of a server want travels down the tree
+rooted at that server: a neighbour that is not a child in it is in NST(f). A notification travels
+down the tree rooted at the server where it was published, on the branches that lead to a server
+with a matching filter. Every server is reached by one path, so nothing arrives twice.
+
+Departure from the paper: a filter is not forwarded only if its *own* origin has forwarded one that
+covers it. Equation (1) would also let a filter of another origin stand for it. In a tree that is
+right; with one tree an origin it is not: what lies beyond a neighbour differs from tree to tree, so
+the covering filter need not come to the servers that the covered one is for.
+
+Changes of what an origin wants are numbered. Who misses one (a link was lost while it was under way)
+notices a gap, or is told by the versions that neighbours exchange when the topology has changed, and
+is sent the whole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from angelia.errors import RoutingError
+from angelia.filter import Filter, subscription_poset
+from angelia.messages import LinkState, Message, Notify, Send, SubscriptionChange, Subscriptions, Versions
+from angelia.routing.base import Interests, Party, Peer, Routed, Router, Seen
+from angelia.routing.forwarding import Forwarding
+from angelia.types import TypeRegistry
+
+__all__ = ["GeneralPeer"]
+
+_NETWORK = "*"  # to the poset of local subscriptions, the rest of the network is one neighbour
+
+
+class Wanted(NamedTuple):
+    """What the clients of a server want, at a version."""
+
+    version: int
+    filters: frozenset[Filter]
+
+
+class Branches(NamedTuple):
+    """A tree of shortest paths as one server sees it: its children, and which leads to whom."""
+
+    children: tuple[str, ...]
+    towards: Mapping[str, str]
+
+
+class GeneralPeer(Router):
+    """A server of a network with any topology."""
+
+    def __init__(self, name: str, registry: TypeRegistry) -> None:
+        super().__init__(name, registry)
+        self.local: Forwarding[Filter] = Forwarding(
+            lambda: subscription_poset(registry), lambda _: (_NETWORK,), lambda *_: ()
+        )
+        self.interests = Interests(registry)
+        self.links: dict[str, LinkState] = {name: LinkState(name, 0, frozenset())}
+        self.wanted: dict[str, Wanted] = {name: Wanted(0, frozenset())}
+        self.seen = Seen()
+        self._trees: dict[str, Branches] = {}
+        self._told: dict[str, Versions] = {}  # the versions last sent to each neighbour
+        self._handlers: dict[type, Callable[[str, Any], list[Send]]] = {
+            LinkState: self._on_link_state,
+            SubscriptionChange: self._on_change,
+            Subscriptions: self._on_subscriptions,
+            Versions: self._on_versions,
+        }
+
+    # ------------------------------------------------ subscriptions
+
+    def subscribe(self, party: Party, filter: Filter) -> list[Send]:  # noqa: A002 - what it is
+        """A local party subscribes."""
+        added, dropped, _ = self.local.add(party, filter)
+        for item in added:
+            self.interests.add(party, item)
+        return self._dropped(party, dropped)
+
+    def unsubscribe(self, party: Party, filter: Filter) -> list[Send]:  # noqa: A002
+        """A local party cancels all its subscriptions that the filter covers."""
+        return self._dropped(party, self.local.remove(party, filter)[0])
+
+    def leave(self, party: Party) -> list[Send]:
+        """A local party is gone."""
+        return self._dropped(party, self.local.remove_all(party)[0])
+
+    def _dropped(self, party: Party, items: Iterable[Filter]) -> list[Send]:
+        for item in items:
+            self.interests.remove(party, item)
+        return self._export()
+
+    def exported(self) -> frozenset[Filter]:
+        """What the network must know that the clients of this server want: the roots."""
+        return frozenset(self.local.poset.roots)
+
+    def _export(self) -> list[Send]:
+        version, before = self.wanted[self.name]
+        now = self.exported()
+        if now == before:
+            return []
+        change = SubscriptionChange(self.name, version + 1, now - before, before - now)
+        self.wanted[self.name] = Wanted(version + 1, now)
+        return [Send(peer, change) for peer in self.next_hops(self.name, None)]
+
+    def next_hops(self, origin: str, sender: str | None) -> list[str]:
+        """The neighbours that news of an origin is passed on to: all but NST and the sender."""
+        return [peer for peer in self._tree(origin).children if peer != sender]
+
+    def _on_change(self, peer: str, change: SubscriptionChange) -> list[Send]:
+        known = self.wanted.get(change.origin, Wanted(0, frozenset()))
+        if change.version <= known.version:
+            return []
+        if change.version > known.version + 1:
+            return [Send(peer, self._versions())]
+        self._want(change.origin, Wanted(change.version, (known.filters | change.added) - change.removed))
+        return [Send(hop, change) for hop in self.next_hops(change.origin, peer)]
+
+    def _on_subscriptions(self, peer: str, whole: Subscriptions) -> list[Send]:
+        if whole.version <= self.wanted.get(whole.origin, Wanted(0, frozenset())).version:
+            return []
+        self._want(whole.origin, Wanted(whole.version, whole.filters))
+        # Not along the tree: who missed this may be anywhere beyond.
+        return [Send(other, whole) for other in self.peers if other != peer]
+
+    def _want(self, origin: str, new: Wanted) -> None:
+        if origin == self.name:
+            # Word of this server from before it was restarted: outbid it.
+            self.wanted[origin] = Wanted(new.version + 1, self.exported())
+            return
+        old = self.wanted.get(origin, Wanted(0, frozenset())).filters
+        for item in old - new.filters:
+            self.interests.remove(Peer(origin), item)
+        for item in new.filters - old:
+            self.interests.add(Peer(origin), item)
+        self.wanted[origin] = new
+
+    # ------------------------------------------------ notifications
+
+    def publish(self, notification: Notify) -> Routed:
+        """Send a notification towards every server with a matching filter."""
+        return self._route(notification)
+
+    def _route(self, notification: Notify) -> Routed:
+        if not self.seen.is_new(notification):
+            return Routed(frozenset(), [])
+        towards = self._tree(notification.origin).towards
+        interested = self.interests.interested(notification.event)
+        hops = {towards[who.name] for who in interested if isinstance(who, Peer) and who.name in towards}
+        return Routed(
+            frozenset(who.identity for who in interested if isinstance(who, Party)),
+            [Send(hop, notification) for hop in sorted(hops)],
+        )
+
+    # ------------------------------------------------ topology
+
+    def peer_up(self, peer: str, master: bool) -> list[Send]:
+        """Connect a neighbour, and bring each other up to date."""
+        super().peer_up(peer, master)
+        news = self._links_changed()
+        known = [Send(peer, state) for name, state in self.links.items() if name != self.name]
+        self._told[peer] = versions = self._versions()
+        return [*news, *known, Send(peer, versions)]
+
+    def peer_down(self, peer: str) -> list[Send]:
+        """Disconnect a neighbour: other ways may be left."""
+        super().peer_down(peer)
+        self._told.pop(peer, None)
+        return [*self._links_changed(), *self._tell_versions()]
+
+    def _links_changed(self) -> list[Send]:
+        state = LinkState(self.name, self.links[self.name].version + 1, frozenset(self.peers))
+        self._adopt(state)
+        return [Send(peer, state) for peer in self.peers]
+
+    def _on_link_state(self, peer: str, state: LinkState) -> list[Send]:
+        known = self.links.get(state.origin)
+        if known is not None and state.version <= known.version:
+            return []
+        if state.origin == self.name:
+            # Word of this server from before it was restarted: outbid it.
+            self.links[self.name] = LinkState(self.name, state.version, frozenset(self.peers))
+            return self._links_changed()
+        self._adopt(state)
+        passed = [Send(other, state) for other in self.peers if other != peer]
+        return [*passed, *self._tell_versions()]
+
+    def _adopt(self, state: LinkState) -> None:
+        self.links[state.origin] = state
+        self._trees.clear()
+
+    def _versions(self) -> Versions:
+        return Versions({origin: wanted.version for origin, wanted in self.wanted.items() if wanted.version})
+
+    def _tell_versions(self) -> list[Send]:
+        """Tell the neighbours what is known here, if they have not been told; they send what is newer."""
+        versions = self._versions()
+        stale = [peer for peer in self.peers if self._told.get(peer) != versions]
+        self._told.update(dict.fromkeys(stale, versions))
+        return [Send(peer, versions) for peer in stale]
+
+    def _on_versions(self, peer: str, versions: Versions) -> list[Send]:
+        theirs = versions.subscriptions
+        newer = [
+            Send(peer, Subscriptions(origin, wanted.version, wanted.filters))
+            for origin, wanted in self.wanted.items()
+            if wanted.version > theirs.get(origin, 0)
+        ]
+        behind = any(
+            version > self.wanted.get(origin, Wanted(0, frozenset())).version
+            for origin, version in theirs.items()
+        )
+        return [*newer, Send(peer, self._versions())] if behind else newer
+
+    def _tree(self, origin: str) -> Branches:
+        if origin not in self._trees:
+            self._trees[origin] = self._branches(origin)
+        return self._trees[origin]
+
+    def _branches(self, origin: str) -> Branches:
+        """The tree of shortest paths rooted at `origin`, from here on; the same at every server."""
+        parents: dict[str, str] = {}
+        queue = deque([origin])
+        while queue:
+            server = queue.popleft()
+            for peer in sorted(self._confirmed(server)):
+                if peer != origin and peer not in parents:
+                    parents[peer] = server
+                    queue.append(peer)
+        towards: dict[str, str] = {}
+        for server in parents:  # in the order of their distance: a parent comes before its children
+            parent = parents[server]
+            if parent == self.name:
+                towards[server] = server
+            elif parent in towards:
+                towards[server] = towards[parent]
+        return Branches(tuple(sorted(set(towards.values()))), towards)
+
+    def _confirmed(self, server: str) -> Iterable[str]:
+        """The peers of a server that say the same of their link."""
+        state = self.links.get(server)
+        for peer in state.peers if state is not None else ():
+            other = self.links.get(peer)
+            if other is not None and server in other.peers:
+                yield peer
+
+    def receive(self, peer: str, message: Message) -> Routed:
+        """Process a message of a neighbour."""
+        self.check_peer(peer)
+        if isinstance(message, Notify):
+            return self._route(message)
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise RoutingError(f"{type(self).__name__} does not understand {type(message).__name__}")
+        return Routed(frozenset(), handler(peer, message))
+
+    def types_changed(self) -> list[Send]:
+        """An event type became known or changed: what covers what may have changed."""
+        self.local.rebuild()
+        return self._export()
+
+    def state(self) -> Mapping[str, Any]:
+        """The subscriptions of local parties, what each server wants, and the links."""
+        return {
+            "subscriptions": {item: self.local.subscribers(item) for item in self.local.poset},
+            "wanted": {origin: wanted.filters for origin, wanted in self.wanted.items()},
+            "links": {origin: state.peers for origin, state in self.links.items()},
+            "neighbors": tuple(self.peers),
+        }

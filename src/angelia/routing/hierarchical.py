@@ -1,0 +1,66 @@
+"""Hierarchical client/server (SIENA 5.2.2): a server treats those below it as clients.
+
+A server forwards the roots of its subscriptions to its master, and every notification too. The
+master answers with notifications only: it does not know that its client is a server.
+Advertisements do not apply here and are dropped (5.2.2.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from angelia.errors import RoutingError
+from angelia.filter import Filter
+from angelia.messages import Notify, Send
+from angelia.routing.base import Peer, Routed
+from angelia.routing.peer import SubscriptionForwarding
+from angelia.types import TypeRegistry
+
+__all__ = ["Hierarchical"]
+
+
+class Hierarchical(SubscriptionForwarding):
+    """A server below a master, or the root of the hierarchy if it has none.
+
+    Equation (1) with the master as the only neighbour is the algorithm of 5.2.2: only roots are
+    forwarded, and an unsubscription forwards the roots that it uncovers.
+    """
+
+    def __init__(self, name: str, registry: TypeRegistry) -> None:
+        super().__init__(name, registry)
+        self.master: str | None = None
+
+    def neighbors_of(self, filter: Filter) -> Iterable[str]:  # noqa: A002 - what it is
+        """Subscriptions go to the master alone."""
+        return () if self.master is None else (self.master,)
+
+    def peer_up(self, peer: str, master: bool) -> list[Send]:
+        """Connect a server below, or the master."""
+        if master and self.master is not None:
+            raise RoutingError(f"{self.name} has a master already: {self.master}")
+        if master:
+            self.master = peer
+        try:
+            return super().peer_up(peer, master)
+        except RoutingError:
+            self.master = None if master else self.master
+            raise
+
+    def peer_down(self, peer: str) -> list[Send]:
+        """Disconnect a server below, or the master."""
+        self.check_peer(peer)
+        if peer == self.master:
+            self.master = None
+        return super().peer_down(peer)
+
+    def _route(self, notification: Notify, sender: Peer | None) -> Routed:
+        """To the subscribers, and to the master whatever it is about (5.2.2.2)."""
+        routed = super()._route(notification, sender)
+        if self.master is None or sender == Peer(self.master):
+            return routed
+        return Routed(routed.parties, [*routed.sends, Send(self.master, notification)])
+
+    def state(self) -> Mapping[str, Any]:
+        """The subscriptions and the master."""
+        return {**super().state(), "master": self.master}
