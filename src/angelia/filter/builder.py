@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NoReturn
 
 from angelia.errors import FilterError
-from angelia.event import CONTEXT, MAX_NAME_LENGTH
+from angelia.event import CONTEXT
 from angelia.filter import domain
 from angelia.filter.domain import ANY, Domain
 from angelia.filter.filter import Filter
 from angelia.filter.normal import expand
-from angelia.filter.parser import Constraint
+from angelia.filter.parser import Constraint, checked_name
 
 __all__ = ["Attribute", "attr"]
 
@@ -26,10 +26,11 @@ class Attribute:
     __slots__ = ("_name",)
 
     def __init__(self, name: str) -> None:
-        if not isinstance(name, str) or not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-            raise FilterError(f"{name!r} cannot be the name of an attribute")
-        if name.startswith("@") and name[1:] not in CONTEXT:
-            raise FilterError(f"{name} is not part of an event's context: {', '.join(CONTEXT)}")
+        if isinstance(name, str) and name.startswith("@"):
+            if name[1:] not in CONTEXT:
+                raise FilterError(f"{name} is not part of an event's context: {', '.join(CONTEXT)}")
+        else:
+            checked_name(name)
         self._name = name
 
     def _filter(self, values: Domain) -> Filter:

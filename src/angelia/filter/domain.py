@@ -130,11 +130,12 @@ class Domain:
 
     def reads(self, text: str) -> bool:
         """Whether a string satisfies what is asked of its text."""
-        return (
-            (not self.suffix or text.endswith(self.suffix))
-            and all(part in text for part in self.contains)
-            and all(search(pattern, text) for pattern in self.patterns)
-        )
+        if not text.endswith(self.suffix):
+            return False
+        for part in self.contains:
+            if part not in text:
+                return False
+        return not self.patterns or all(search(pattern, text) for pattern in self.patterns)
 
     @property
     def is_empty(self) -> bool:
@@ -196,7 +197,10 @@ class Domain:
         if other.points is not None:
             if self.points is not None and not without:
                 return self.points >= other.points
-            return all(point in self or in_any(point, without) for point in other.points)
+            for point in other.points:  # noqa: SIM110 - posets spend their time here
+                if point not in self and not in_any(point, without):
+                    return False
+            return True
         if self.points is not None or self.low > other.low or self.high < other.high:
             return False
         return (
@@ -310,7 +314,7 @@ def united(domains: Iterable[Domain]) -> tuple[Domain, ...]:
     parts = set(domains) - {EMPTY}
     if ANY in parts:
         return (ANY,)
-    if len(parts) < 2 and not any(part.excluded for part in parts):
+    if len(parts) < 2:
         return tuple(parts)
     plain = [part for part in parts if not part.reads_text]
     kept = [piece for kind in Kind for piece in _joined_spans(kind, plain)]
@@ -329,12 +333,28 @@ def _joined_spans(kind: Kind, domains: list[Domain]) -> list[Domain]:
             joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
         else:
             joined.append((low, high))
-    pieces = [Domain.of(kind, low=low, high=high) for low, high in joined]
+    pieces = [_interval(kind, group) for group in _neighbours(joined)]
     points = frozenset[Scalar]().union(*(piece.points for piece in pieces if piece.points))
     return [
         *(piece for piece in pieces if piece.points is None),
         *([_finite(kind, points)] if points else []),
     ]
+
+
+def _neighbours(spans: list[tuple[Cut, Cut]]) -> list[list[tuple[Cut, Cut]]]:
+    """Spans in groups in which one value only lies between each and the next."""
+    groups: list[list[tuple[Cut, Cut]]] = []
+    for span in spans:
+        if groups and groups[-1][-1][1][:2] == span[0][:2]:
+            groups[-1].append(span)
+        else:
+            groups.append([span])
+    return groups
+
+
+def _interval(kind: Kind, spans: list[tuple[Cut, Cut]]) -> Domain:
+    """From the first span to the last, without the values between them."""
+    return Domain.of(kind, low=spans[0][0], high=spans[-1][1], excluded=[high[1] for _, high in spans[:-1]])
 
 
 def _order(domain: Domain) -> str:

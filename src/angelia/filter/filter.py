@@ -10,8 +10,15 @@ from angelia.errors import FilterError, FilterLimitError
 from angelia.event import Event, Value
 from angelia.filter.conjunction import Condition, Conjunction, is_a
 from angelia.filter.normal import FALSE, TRUE, Disjunction, complement, expand, product, union
-from angelia.filter.parser import parse, print_literal, print_name
-from angelia.filter.printer import constraints, print_conjunction
+from angelia.filter.parser import (
+    MAX_CONSTRAINTS,
+    MAX_TEXT_LENGTH,
+    checked_name,
+    parse,
+    print_literal,
+    print_name,
+)
+from angelia.filter.printer import constraints, count_constraints, print_conjunction
 
 if TYPE_CHECKING:
     from angelia.types import TypeRegistry
@@ -44,14 +51,17 @@ class Filter:
         """The filter that a text of the filter language denotes, or a `FilterSyntaxError`."""
         tree = parse(text)
         try:
-            return cls(expand(tree))
+            parsed = cls(expand(tree))
+            if len(text) * len(parsed.conjunctions) > _SURELY_SMALL:
+                _check_text(parsed)
+            return parsed
         except FilterLimitError as error:
             raise FilterLimitError(error.message, text) from None
 
     @classmethod
     def of_type(cls, name: str) -> Filter:
         """The filter that matches all events of a type and its descendants."""
-        return cls((Conjunction(types=(name,)),))
+        return cls((Conjunction(types=(checked_name(name),)),))
 
     @property
     def is_satisfiable(self) -> bool:
@@ -135,6 +145,22 @@ class Filter:
         return f"Filter({str(self)!r})"
 
 
+_SURELY_SMALL = 4096  # characters of text times alternatives: canonical text is a few times longer at most
+
+
+def _check_text(parsed: Filter) -> None:
+    """Refuse a filter whose canonical text, expanded, is beyond the limits of the language."""
+    size = sum(map(count_constraints, parsed.conjunctions))
+    if size > MAX_CONSTRAINTS:
+        raise FilterLimitError(
+            f"the filter expands to {size} constraints; at most {MAX_CONSTRAINTS} are allowed"
+        )
+    if len(str(parsed)) > MAX_TEXT_LENGTH:
+        raise FilterLimitError(
+            f"the filter expands to {len(str(parsed))} characters; at most {MAX_TEXT_LENGTH} are allowed"
+        )
+
+
 def _print(disjunction: Disjunction) -> str:
     if not disjunction:
         return "false"
@@ -197,7 +223,10 @@ def _verdicts(conjunction: Conjunction, event: Event, registry: TypeRegistry | N
 
 
 def _condition_verdicts(name: str, condition: Condition, value: Value | None) -> Iterator[Verdict]:
-    for text in constraints(name, condition):
+    some = [] if condition.some is None else constraints(name, Condition(condition.some))
+    if isinstance(value, tuple) and len(some) > 1:
+        some = [" and ".join(some)]  # all of the same element: one verdict
+    for text in (*some, *constraints(name, Condition(None, condition.none))):
         (only,) = expand(parse(text))
         yield Verdict(text, only.conditions[name].holds(value), value)
 

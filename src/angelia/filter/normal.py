@@ -2,6 +2,7 @@
 
 A disjunction is a tuple of conjunctions in canonical order. Combining them is a product, so the
 number of alternatives is limited: a filter that would expand beyond `MAX_CONJUNCTIONS` is refused.
+So is one whose simplification would take long: filters come from strangers.
 """
 
 from __future__ import annotations
@@ -17,9 +18,20 @@ from angelia.filter.domain import Domain
 from angelia.filter.parser import And, Constant, Constraint, Node, Not, Or, Typed
 from angelia.filter.printer import print_conjunction
 
-__all__ = ["FALSE", "MAX_CONJUNCTIONS", "TRUE", "Disjunction", "complement", "expand", "product", "union"]
+__all__ = [
+    "FALSE",
+    "MAX_CONJUNCTIONS",
+    "MAX_TEXTS",
+    "TRUE",
+    "Disjunction",
+    "complement",
+    "expand",
+    "product",
+    "union",
+]
 
 MAX_CONJUNCTIONS = 256
+MAX_TEXTS = 64  # contains, matches and negated constraints on text, of one attribute in one alternative
 
 Disjunction = tuple[Conjunction, ...]
 TRUE: Disjunction = (Conjunction(),)
@@ -50,9 +62,10 @@ def _together(constraints: tuple[Constraint, ...]) -> Disjunction:
     domains: dict[str, Domain] = {}
     for constraint in constraints:
         known = domains.get(constraint.name)
-        domains[constraint.name] = (
+        domains[constraint.name] = domain = (
             constraint.domain if known is None else known.intersection(constraint.domain)
         )
+        _check_texts(len(domain.contains) + len(domain.patterns))
     _check_width(len(domains))
     if any(domain.is_empty for domain in domains.values()):
         return FALSE
@@ -64,7 +77,7 @@ def product(left: Disjunction, right: Disjunction) -> Disjunction:
     if len(left) * len(right) > MAX_CONJUNCTIONS:
         _refuse_size(len(left) * len(right))
     pairs = (a.intersection(b) for a in left for b in right)
-    return _simplified(pair for pair in pairs if pair is not None)
+    return _simplified(_checked(pair) for pair in pairs if pair is not None)
 
 
 def union(*disjunctions: Disjunction) -> Disjunction:
@@ -85,6 +98,28 @@ def _negated(conjunction: Conjunction) -> Disjunction:
             parts.append(Conjunction({name: Condition(None, (condition.some,))}))
         parts += [Conjunction({name: Condition(domain)}) for domain in condition.none]
     return _simplified(parts)
+
+
+def _checked(conjunction: Conjunction) -> Conjunction:
+    _check_width(len(conjunction.conditions))
+    for condition in conjunction.conditions.values():
+        if condition.none or (condition.some is not None and condition.some.reads_text):
+            _check_texts(_texts(condition))
+    return conjunction
+
+
+def _texts(condition: Condition) -> int:
+    """How many constraints on text a condition holds, that each cost a look at the others."""
+    some = 0 if condition.some is None else len(condition.some.contains) + len(condition.some.patterns)
+    return some + sum(domain.reads_text for domain in condition.none)
+
+
+def _check_texts(texts: int) -> None:
+    if texts > MAX_TEXTS:
+        raise FilterLimitError(
+            f"a filter has at most {MAX_TEXTS} contains, matches and negated suffixes on one attribute; "
+            'use matches "…|…" for one of several texts'
+        )
 
 
 def _check_width(conditions: int) -> None:
@@ -109,6 +144,8 @@ def _simplified(conjunctions: Iterable[Conjunction]) -> Disjunction:
     the same alternatives are equal. Merging `x = 1 or x = 2` into one alternative would not be.
     """
     found = list(dict.fromkeys(conjunctions))
+    if len(found) > 4 * MAX_CONJUNCTIONS:  # even if most were redundant, to find out would take long
+        _refuse_size(len(found))
     if len(found) > 1:
         found.sort(key=print_conjunction)
         found = _without_covered(found)

@@ -24,6 +24,7 @@ from angelia.event import CONTEXT, MAX_NAME_LENGTH, Scalar, format_timestamp, pa
 from angelia.filter.domain import ANY, OPERATORS, Domain, between, of_kind, one_of
 
 __all__ = [
+    "MAX_CONSTRAINTS",
     "MAX_NESTING",
     "MAX_TEXT_LENGTH",
     "And",
@@ -33,6 +34,7 @@ __all__ = [
     "Not",
     "Or",
     "Typed",
+    "checked_name",
     "parse",
     "print_literal",
     "print_name",
@@ -40,6 +42,7 @@ __all__ = [
 
 MAX_TEXT_LENGTH = 64 * 1024
 MAX_NESTING = 50
+MAX_CONSTRAINTS = 1_000
 
 
 # ---------------------------------------------------------------- the syntax tree
@@ -225,6 +228,7 @@ class _Parser:
         self.tokens = _tokens(text)
         self.index = 0
         self.depth = 0
+        self.constraints = 0
 
     # ------------------------------------------------ moving over tokens
 
@@ -273,6 +277,7 @@ class _Parser:
             return self.alternatives()
         if self.token.text.startswith("@"):
             raise self.failure("expected an event type")
+        self.count()
         name = self.name("an event type")
         self.expect(":")
         if self.token.kind == "end" or self.token.text == ")":
@@ -313,9 +318,20 @@ class _Parser:
             return Constant(True)
         if self.skip("false"):
             return Constant(False)
+        self.count()
         if self.skip("exists"):
             return Constraint(self.name(), ANY)
         return Constraint(self.name(), self.operator())
+
+    def count(self) -> None:
+        self.constraints += 1
+        if self.constraints > MAX_CONSTRAINTS:
+            raise FilterLimitError(
+                f"a filter has at most {MAX_CONSTRAINTS} constraints; "
+                "use in (…) for several values of one attribute, or several filters",
+                self.text,
+                self.token.start,
+            )
 
     def name(self, wanted: str = "an attribute name") -> str:
         token = self.token
@@ -327,15 +343,10 @@ class _Parser:
                 raise FilterSyntaxError(
                     f"{name} is not part of an event's context ({known})", self.text, token.start
                 )
-            if token.kind == "quoted" and (name.startswith("@") or not name.isprintable()):
-                raise FilterSyntaxError(
-                    f"{name!r} cannot be the name of an attribute", self.text, token.start
-                )
-            if len(name) > MAX_NAME_LENGTH:
-                raise FilterLimitError(
-                    f"a name has at most {MAX_NAME_LENGTH} characters", self.text, token.start
-                )
-            return name
+            try:
+                return checked_name(name) if token.kind == "quoted" or name[0] != "@" else name
+            except FilterSyntaxError as error:
+                raise type(error)(error.message, self.text, token.start) from None
         hint = " (in backquotes if it is a keyword)" if token.text in _KEYWORDS else ""
         raise self.failure(f"expected {wanted}{hint}")
 
@@ -349,7 +360,7 @@ class _Parser:
             if self.skip("in"):
                 return one_of(self.values())
             if self.skip("is"):
-                return of_kind(self.take().text if self.token.kind == "word" else "")
+                return of_kind(self.word())
             if token.kind in ("word", "symbol") and token.text in OPERATORS:
                 self.index += 1
                 return OPERATORS[token.text](self.value())
@@ -363,6 +374,11 @@ class _Parser:
         raise self.failure(
             f"expected an operator (= != < <= > >= between in is prefix suffix contains matches){hint}"
         )
+
+    def word(self) -> str:
+        if self.token.kind != "word":
+            raise self.failure("expected a kind of value (string, number, boolean or timestamp)")
+        return self.take().text
 
     def values(self) -> list[Scalar]:
         self.expect("(")
@@ -385,6 +401,17 @@ class _Parser:
 
 
 # ---------------------------------------------------------------- and back
+
+
+def checked_name(name: object) -> str:
+    """A name, of an attribute or a type, that can be written in a filter; else a `FilterSyntaxError`."""
+    if not isinstance(name, str):
+        raise FilterSyntaxError(f"a name is a string, not {type(name).__name__}")
+    if len(name) > MAX_NAME_LENGTH:
+        raise FilterLimitError(f"a name has at most {MAX_NAME_LENGTH} characters, not {len(name)}")
+    if not name or name.startswith("@") or not name.isprintable():
+        raise FilterSyntaxError(f"{name!r} cannot be a name")
+    return name
 
 
 def print_name(name: str) -> str:

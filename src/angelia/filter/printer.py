@@ -9,18 +9,29 @@ from angelia.filter.conjunction import Condition, Conjunction
 from angelia.filter.domain import Domain
 from angelia.filter.parser import print_literal, print_name
 
-__all__ = ["constraints", "print_conjunction"]
+__all__ = ["constraints", "count_constraints", "print_conjunction"]
 
 
 def print_conjunction(conjunction: Conjunction) -> str:
     """An alternative of a filter, with its types."""
-    parts = [f"not ({print_name(name)}: true)" for name in sorted(conjunction.not_types)]
+    first, *types = sorted(conjunction.types) or [""]
+    parts = [f"({print_name(name)}: true)" for name in types]
+    parts += [f"not ({print_name(name)}: true)" for name in sorted(conjunction.not_types)]
     for name in sorted(conjunction.conditions):
         parts.extend(constraints(name, conjunction.conditions[name]))
     text = " and ".join(parts) or "true"
-    for depth, name in enumerate(sorted(conjunction.types, reverse=True)):
-        text = f"{print_name(name)}: {f'({text})' if depth else text}"
-    return text
+    return f"{print_name(first)}: {text}" if first else text
+
+
+def count_constraints(conjunction: Conjunction) -> int:
+    """How many constraints `print_conjunction` writes, types included."""
+    asked = (c.some for c in conjunction.conditions.values() if c.some is not None)
+    refused = (domain for c in conjunction.conditions.values() for domain in c.none)
+    return (
+        len(conjunction.types)
+        + len(conjunction.not_types)
+        + sum(len(_parts("x", domain)) for domain in (*asked, *refused))
+    )
 
 
 def constraints(name: str, condition: Condition) -> list[str]:
@@ -38,6 +49,8 @@ def _parts(name: str, domain: Domain) -> list[str]:
         return [f"exists {name}"]
     if domain.is_whole_kind:
         return [f"{name} is {domain.kind}"]
+    if domain.is_empty:
+        return [f'{name} < ""']  # what nothing satisfies, as a constraint of an advertisement
     if domain.points is not None:
         values = [print_literal(point) for point in _sorted(domain.points)]
         return [f"{name} = {values[0]}" if len(values) == 1 else f"{name} in ({', '.join(values)})"]
