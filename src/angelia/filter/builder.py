@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from angelia.errors import FilterError
 from angelia.event import CONTEXT
-from angelia.filter import domain
+from angelia.filter import operators
 from angelia.filter.domain import ANY, Domain
 from angelia.filter.filter import Filter
 from angelia.filter.normal import expand
@@ -37,50 +37,50 @@ class Attribute:
         return Filter(expand(Constraint(self._name, values)))
 
     def __eq__(self, value: object) -> Filter:  # type: ignore[override]
-        return self._filter(domain.equal(value))
+        return self._filter(operators.equal(value))
 
     def __ne__(self, value: object) -> Filter:  # type: ignore[override]
-        return self._filter(domain.unequal(value))
+        return self._filter(operators.unequal(value))
 
     def __lt__(self, value: object) -> Filter:
-        return self._filter(domain.less(value))
+        return self._filter(operators.less(value))
 
     def __le__(self, value: object) -> Filter:
-        return self._filter(domain.less_or_equal(value))
+        return self._filter(operators.less_or_equal(value))
 
     def __gt__(self, value: object) -> Filter:
-        return self._filter(domain.greater(value))
+        return self._filter(operators.greater(value))
 
     def __ge__(self, value: object) -> Filter:
-        return self._filter(domain.greater_or_equal(value))
+        return self._filter(operators.greater_or_equal(value))
 
     def between(self, low: object, high: object) -> Filter:
         """From `low` to `high`, both included."""
-        return self._filter(domain.between(low, high))
+        return self._filter(operators.between(low, high))
 
     def in_(self, *values: object) -> Filter:
         """One of the values."""
-        return self._filter(domain.one_of(values))
+        return self._filter(operators.one_of(values))
 
     def is_(self, kind: str) -> Filter:
         """Any value of a kind: `string`, `number`, `boolean` or `timestamp`."""
-        return self._filter(domain.of_kind(kind))
+        return self._filter(operators.of_kind(kind))
 
     def prefix(self, text: str) -> Filter:
         """A string that starts with `text`."""
-        return self._filter(domain.prefix(text))
+        return self._filter(operators.prefix(text))
 
     def suffix(self, text: str) -> Filter:
         """A string that ends with `text`."""
-        return self._filter(domain.suffix(text))
+        return self._filter(operators.suffix(text))
 
     def contains(self, text: str) -> Filter:
         """A string with `text` in it."""
-        return self._filter(domain.contains(text))
+        return self._filter(operators.contains(text))
 
     def matches(self, pattern: str) -> Filter:
         """A string in which the RE2 pattern is found."""
-        return self._filter(domain.matches(pattern))
+        return self._filter(operators.matches(pattern))
 
     def exists(self) -> Filter:
         """Any value at all."""

@@ -43,6 +43,7 @@ class SubscriptionIndex:
         self._breadth: dict[int, int] = {}  # how much a filter asks for: what covers it asks no more
 
     def add(self, number: int, item: Filter) -> None:
+        """File a filter under its number."""
         self._breadth[number] = sum(len(part.conditions) for part in item.conjunctions)
         self._filed[number] = filed = []
         for part in item.conjunctions:
@@ -56,6 +57,7 @@ class SubscriptionIndex:
             self._below.setdefault(key, {})[number] = filed_as
 
     def remove(self, number: int, item: Filter) -> None:
+        """Forget a filter."""
         del self._breadth[number]
         for key, names in set(self._filed.pop(number)):
             groups = self._above[key]
@@ -80,6 +82,7 @@ class SubscriptionIndex:
         return len(self._below.get(key, ()))
 
     def may_cover(self, item: Filter) -> Iterable[int]:
+        """What may cover the item, the nearest first."""
         if not item.conjunctions:
             return list(self._filed)
         # What covers the filter covers its first alternative, so one of its own is filed there.
@@ -98,6 +101,7 @@ class SubscriptionIndex:
         return dict.fromkeys(number for size in sorted(found, reverse=True) for number in found[size])
 
     def may_be_covered_by(self, item: Filter) -> Iterable[int]:
+        """What the item may cover, the nearest first."""
         found = set(self._below.get(_EMPTY, ()))
         for part in item.conjunctions:
             if not part.conditions:
@@ -232,11 +236,13 @@ class AdvertisementIndex:
         self._all: dict[int, None] = {}
 
     def add(self, number: int, item: Advertisement) -> None:
+        """File an advertisement under its number."""
         self._all[number] = None
         for key in self._keys(item):
             self._mentions.setdefault(key, {})[number] = None
 
     def remove(self, number: int, item: Advertisement) -> None:
+        """Forget an advertisement."""
         del self._all[number]
         for key in self._keys(item):
             del self._mentions[key][number]
@@ -249,6 +255,7 @@ class AdvertisementIndex:
         return [_first(names), *((name,) for name in names)]
 
     def may_cover(self, item: Advertisement) -> Iterable[int]:
+        """What may cover the item, the nearest first."""
         free = self._mentions.get(_FREE, {})
         if item.allowed is None:
             return list(free)
@@ -259,6 +266,7 @@ class AdvertisementIndex:
         return {**rarest, **free}
 
     def may_be_covered_by(self, item: Advertisement) -> Iterable[int]:
+        """What the item may cover, the nearest first."""
         if item.allowed is None:
             return list(self._all)
         found = dict(self._mentions.get(_first([]), {}))

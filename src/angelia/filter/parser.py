@@ -21,7 +21,8 @@ from typing import NamedTuple, NoReturn
 
 from angelia.errors import EventError, FilterError, FilterLimitError, FilterSyntaxError
 from angelia.event import CONTEXT, MAX_NAME_LENGTH, Scalar, format_timestamp, parse_timestamp
-from angelia.filter.domain import ANY, OPERATORS, Domain, between, of_kind, one_of
+from angelia.filter.domain import ANY, Domain
+from angelia.filter.operators import OPERATORS, between, of_kind, one_of
 
 __all__ = [
     "MAX_CONSTRAINTS",
