@@ -101,7 +101,7 @@ def plain_scalar(value: object) -> Scalar:
     if isinstance(value, numbers.Integral):
         return _checked_integer(int(value))
     if isinstance(value, numbers.Real):
-        return float(value)
+        return _checked_float(value)
     raise EventError(
         f"a value of type {cls.__name__} is not allowed: "
         "use a string, a number, a boolean, a datetime with a time zone, or a list of these"
@@ -122,6 +122,13 @@ def _checked_integer(value: int) -> int:
     if not -(2**63) <= value < 2**63:
         raise EventError(f"the integer {_short(value)} does not fit in 64 bits; use a float or a string")
     return value
+
+
+def _checked_float(value: numbers.Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise EventError(f"a {type(value).__name__} too large for a float; use a string") from None
 
 
 def _short(value: int) -> str:
@@ -206,7 +213,7 @@ def _flatten_into(flat: dict[str, Value], prefix: str, data: Mapping[Any, Any], 
         raise EventLimitError(f"attributes are nested deeper than {MAX_DEPTH} levels")
     for key, value in data.items():
         if not isinstance(key, str):
-            raise EventError(f"the attribute name {key!r} is not a string")
+            raise EventError(f"an attribute name is a string, not {type(key).__name__}")
         name = prefix + key
         if isinstance(value, Mapping):
             _flatten_into(flat, f"{name}.", value, depth + 1)

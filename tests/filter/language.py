@@ -1,7 +1,7 @@
 """A generator of filters and a second, deliberately dumb meaning of them: the oracle.
 
-The oracle works on the syntax as generated and on events with one value an attribute, and shares
-no code with `angelia.filter`.
+The oracle works on the syntax as generated and shares no code with `angelia.filter`. Events with one
+value an attribute are asked one by one; what an expression means on lists is written out at the end.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -150,7 +152,7 @@ def conjunctions(
 
 def expressions(names: tuple[str, ...] = ("x", "y")) -> st.SearchStrategy[Any]:
     """Any filter without types, over a few attributes."""
-    leaves = st.sampled_from(names).flatmap(lambda name: atoms(name, ALL_TEXT))
+    leaves = st.one_of([atoms(name, ALL_TEXT) for name in names])
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
@@ -163,3 +165,100 @@ def expressions(names: tuple[str, ...] = ("x", "y")) -> st.SearchStrategy[Any]:
         ),
         max_leaves=6,
     )
+
+
+# ---------------------------------------------------------------- the oracle on many events at once
+
+Events = tuple[dict[str, Any], ...]
+
+# Short strings of each sort and what ends in a literal: these tell any two conjunctions with prefixes,
+# suffixes and ends at the literals apart.
+LONG_STRINGS = {start + end for start in STRING_VALUES for end in STRINGS} - {*STRING_VALUES}
+X_EVENTS: Events = tuple({"x": value} for value in (*VALUES, *sorted(LONG_STRINGS)))
+
+_FEW = (None, True, -1, 0, 0.5, 1, 2, 3.25, math.nan, "", "A", "a", "aa", "ab", "aab", "b", "ba", "bab")
+_FEW += (datetime(2025, 1, 1, tzinfo=UTC), TIMES[0], TIMES[1])
+XY_EVENTS: Events = tuple({"x": x, "y": y} for x in _FEW for y in _FEW)
+
+
+class Oracle:
+    """Which of some events an expression matches, as the bits of one number."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.everything = (1 << len(events)) - 1
+        self._atoms: dict[str, int] = {}
+
+    def __call__(self, expression: Any) -> int:
+        if isinstance(expression, Atom):
+            text = expression.text()
+            if text not in self._atoms:
+                self._atoms[text] = bits(expression.holds, self.events)
+            return self._atoms[text]
+        parts = [self(part) for part in expression.parts]
+        if expression.op == "not":
+            return self.everything & ~parts[0]
+        return reduce(operator.and_ if expression.op == "and" else operator.or_, parts)
+
+
+def bits(holds: Callable[[Any], bool], events: Iterable[Any]) -> int:
+    """The events for which something holds, as the bits of one number."""
+    return sum(1 << number for number, event in enumerate(events) if holds(event))
+
+
+# ---------------------------------------------------------------- lists
+
+# An alternative says of each name which atoms one and the same element satisfies, and which groups of
+# atoms no element satisfies all of.
+Alternative = dict[str, tuple[tuple[Atom, ...], tuple[tuple[Atom, ...], ...]]]
+
+
+def alternatives(expression: Any) -> list[Alternative]:
+    """An expression as alternatives, multiplied out and never simplified: what it means on lists."""
+    if isinstance(expression, Atom):
+        return [{expression.name: ((expression,), ())}]
+    parts = [alternatives(part) for part in expression.parts]
+    if expression.op == "or":
+        return [alternative for part in parts for alternative in part]
+    if expression.op == "and":
+        return reduce(_and, parts)
+    return reduce(_and, map(_negated, parts[0]), [{}])
+
+
+def _and(left: list[Alternative], right: list[Alternative]) -> list[Alternative]:
+    none: tuple[tuple[Any, ...], tuple[Any, ...]] = ((), ())
+    return [
+        {
+            name: tuple(x + y for x, y in zip(a.get(name, none), b.get(name, none), strict=True))
+            for name in a.keys() | b.keys()
+        }
+        for a in left
+        for b in right
+    ]
+
+
+def _negated(alternative: Alternative) -> list[Alternative]:
+    return [
+        each
+        for name, (some, groups) in alternative.items()
+        for each in (
+            *([{name: ((), (some,))}] if some else []),
+            *({name: (group, ())} for group in groups),
+        )
+    ]
+
+
+def holds_on_lists(found: list[Alternative], event: dict[str, tuple[Any, ...]]) -> bool:
+    """Whether an event of lists (empty: missing) matches one of the alternatives."""
+    return any(
+        all(
+            (not some or any(_all_hold(some, name, value) for value in event[name]))
+            and not any(_all_hold(group, name, value) for group in groups for value in event[name])
+            for name, (some, groups) in alternative.items()
+        )
+        for alternative in found
+    )
+
+
+def _all_hold(parts: tuple[Atom, ...], name: str, value: Any) -> bool:
+    return all(part.holds({name: value}) for part in parts)

@@ -276,7 +276,9 @@ class AdvertisementIndex:
 
 
 def _attributes(item: Advertisement) -> list[str]:
-    return [name for name in item.allowed or () if not name.startswith("@")]
+    """The attributes that an event may have: one whose constraints nothing satisfies is as good as absent."""
+    allowed = (item.allowed or {}).items()
+    return [n for n, domains in allowed if n[0] != "@" and any(not domain.is_empty for domain in domains)]
 
 
 def _first(names: list[str]) -> Key:

@@ -39,6 +39,7 @@ __all__ = [
     "parse",
     "print_literal",
     "print_name",
+    "split_sequence",
 ]
 
 MAX_TEXT_LENGTH = 64 * 1024
@@ -212,6 +213,15 @@ _LITERALS: dict[str, Callable[[str], Scalar]] = {
 
 def parse(text: str) -> Node:
     """The syntax tree of a filter, or a `FilterSyntaxError`."""
+    return _parser(text).parse()
+
+
+def split_sequence(text: str) -> list[tuple[int, int]]:
+    """Where each filter of `filter then filter …` starts and ends, or a `FilterSyntaxError`."""
+    return _parser(text).sequence()
+
+
+def _parser(text: str) -> _Parser:
     if not isinstance(text, str):
         raise FilterError(f"a filter is a text, not {type(text).__name__}")
     if len(text) > MAX_TEXT_LENGTH:
@@ -220,7 +230,7 @@ def parse(text: str) -> Node:
             text,
             MAX_TEXT_LENGTH,
         )
-    return _Parser(text).parse()
+    return _Parser(text)
 
 
 class _Parser:
@@ -272,6 +282,19 @@ class _Parser:
             raise self.failure("expected and, or, or the end of the filter")
         return node
 
+    def sequence(self) -> list[tuple[int, int]]:
+        """A filter that is complete can be followed by `then`; elsewhere that is a name like others."""
+        spans = []
+        while not spans or self.skip("then"):
+            if self.token.kind == "end":
+                raise self.failure("expected a filter")
+            start = self.token.start
+            self.filter()
+            spans.append((start, self.token.start))
+        if self.token.kind != "end":
+            raise self.failure("expected and, or, then, or the end of the pattern")
+        return spans
+
     def filter(self) -> Node:
         following = self.tokens[self.index + 1] if self.token.kind != "end" else self.token
         if following.text != ":" or following.kind != "symbol":
@@ -281,9 +304,16 @@ class _Parser:
         self.count()
         name = self.name("an event type")
         self.expect(":")
-        if self.token.kind == "end" or self.token.text == ")":
+        if self.token.kind == "end" or self.token.text == ")" or self.at_then():
             return Typed(name, Constant(True))
         return Typed(name, self.alternatives())
+
+    def at_then(self) -> bool:
+        """Whether the next token is the word between the filters of a sequence, not an attribute's name."""
+        if self.token.text != "then" or self.token.kind != "word":
+            return False
+        following = self.tokens[self.index + 1].text
+        return following not in ("between", "in", "is", *OPERATORS)
 
     def alternatives(self) -> Node:
         parts = [self.conjunction()]
