@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from angelia import Advertisement, Event, EventType, Filter, TypeRegistry
 from angelia.errors import FilterError, FilterSyntaxError
-from tests.filter.language import ALL_TEXT, X_EVENTS, XY_EVENTS, Oracle, atoms, bits, conjunctions, expressions
+from tests.filter.language import (
+    ALL_TEXT,
+    X_EVENTS,
+    XY_EVENTS,
+    Oracle,
+    atoms,
+    bits,
+    conjunctions,
+    expressions,
+)
 
 EVENTS = [Event(each) for each in XY_EVENTS]
 LISTS = [Event({"x": x}) for n in range(3) for x in itertools.product((-1, 0, 0.5, 2, "a", "ab"), repeat=n)]
@@ -170,7 +179,9 @@ def test_an_advertisement_of_a_supertype_covers_that_of_a_subtype():
         ("true", "x = 1 and y = 2", True),
     ],
 )
-def test_an_advertisement_overlaps_a_filter_if_an_allowed_event_matches(advertisement, subscription, expected):
+def test_an_advertisement_overlaps_a_filter_if_an_allowed_event_matches(
+    advertisement, subscription, expected
+):
     assert Advertisement.parse(advertisement).overlaps(Filter.parse(subscription)) is expected
 
 

@@ -118,7 +118,9 @@ REGISTRY = TypeRegistry(
     ]
 )
 TYPED = st.builds(
-    lambda name, text: f"{name}: {text}", st.sampled_from("ABCDE"), st.sampled_from(["true", "x = 1", "x > 0"])
+    lambda name, text: f"{name}: {text}",
+    st.sampled_from("ABCDE"),
+    st.sampled_from(["true", "x = 1", "x > 0"]),
 ) | st.sampled_from(["x = 1", "x > 0", "not (B:)", "(A: x = 1) or (E:)", "A: not (C:)", "Unknown:"])
 
 

@@ -154,6 +154,12 @@ _HINTS = {
 }
 
 
+_OPERATOR_HINTS = {
+    "not": " (write not x in (…))",
+    ":": " (a type stands at the start of a filter, or of a part of it in parentheses)",
+}
+
+
 def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     position = 0
@@ -401,7 +407,7 @@ class _Parser:
             last = self.tokens[self.index - 1]
             at = last if last.kind in _LITERALS else token
             raise FilterSyntaxError(str(error), self.text, at.start) from None
-        hint = " (write not x in (…))" if token.text == "not" else ""
+        hint = _OPERATOR_HINTS.get(token.text, "")
         raise self.failure(
             f"expected an operator (= != < <= > >= between in is prefix suffix contains matches){hint}"
         )
