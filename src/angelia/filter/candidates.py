@@ -52,7 +52,10 @@ class SubscriptionIndex:
             for key in keys:
                 filed.append((key, names))
                 group = self._above.setdefault(key, {}).setdefault(names, {})
-                group[number] = _span(part.conditions[name]) if name else _ALL
+                # Two alternatives may lie in one place: the span is around both.
+                low, high = _span(part.conditions[name]) if name else _ALL
+                known_low, known_high = group.get(number, (low, high))
+                group[number] = min(low, known_low), max(high, known_high)
         for key, filed_as in _places(item):
             self._below.setdefault(key, {})[number] = filed_as
 
