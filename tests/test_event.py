@@ -71,7 +71,7 @@ def test_timestamps_are_kept_in_utc_and_need_a_time_zone():
     assert Event({"at": local})["at"] == NOON
     with pytest.raises(EventError, match="no time zone"):
         Event({"at": datetime(2026, 1, 1)})
-    with pytest.raises(EventError, match="time: .*no time zone"):
+    with pytest.raises(EventError, match=r"time: .*no time zone"):
         Event(time=datetime(2026, 1, 1))
 
 

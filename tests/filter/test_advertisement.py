@@ -8,9 +8,6 @@ from functools import reduce
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from angelia import Advertisement, Event, EventType, Filter, TypeRegistry
-from angelia.errors import FilterError, FilterSyntaxError
 from tests.filter.language import (
     ALL_TEXT,
     X_EVENTS,
@@ -21,6 +18,9 @@ from tests.filter.language import (
     conjunctions,
     expressions,
 )
+
+from angelia import Advertisement, Event, EventType, Filter, TypeRegistry
+from angelia.errors import FilterError, FilterSyntaxError
 
 EVENTS = [Event(each) for each in XY_EVENTS]
 LISTS = [Event({"x": x}) for n in range(3) for x in itertools.product((-1, 0, 0.5, 2, "a", "ab"), repeat=n)]

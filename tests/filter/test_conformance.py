@@ -19,7 +19,8 @@ def registry():
 
 @pytest.mark.parametrize(
     "text",
-    ["Fare: price < 5", "Sale: price < 5.5 and percent = 3", 'Fare: tags = "a"', "Fare: exists at", "anything = 1",
+    ["Fare: price < 5", "Sale: price < 5.5 and percent = 3", 'Fare: tags = "a"', "Fare: exists at",
+     "anything = 1",
      'Fare: at > t"2026-01-01T00:00:00Z"', '@time > t"2026-01-01T00:00:00Z" and @source = "s"', "Fare: true",
      "not (Sale: percent = 1)"],
 )  # fmt: skip

@@ -9,9 +9,9 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.filter.language import ALL_TEXT, X_EVENTS, XY_EVENTS, Oracle, bits, conjunctions, expressions
 
 from angelia import Event, EventType, Filter, TypeRegistry
-from tests.filter.language import ALL_TEXT, X_EVENTS, XY_EVENTS, Oracle, bits, conjunctions, expressions
 
 EXAMPLES, SIZE = 300, 12
 PAIRS = EXAMPLES * SIZE * SIZE

@@ -5,10 +5,10 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.filter.language import ALL_TEXT, X_EVENTS, XY_EVENTS, Oracle, bits, conjunctions, expressions
 
 from angelia import Event, EventType, Filter, TypeRegistry
 from angelia.filter import merge
-from tests.filter.language import ALL_TEXT, X_EVENTS, XY_EVENTS, Oracle, bits, conjunctions, expressions
 
 ALL_X = [Event(each) for each in X_EVENTS]
 X = ALL_X[::3]

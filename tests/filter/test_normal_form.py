@@ -7,9 +7,6 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from angelia import Event, Filter
-from angelia.filter.filter import EVERYTHING, NOTHING
 from tests.filter.language import (
     XY_EVENTS,
     Atom,
@@ -21,6 +18,9 @@ from tests.filter.language import (
     expressions,
     holds_on_lists,
 )
+
+from angelia import Event, Filter
+from angelia.filter.filter import EVERYTHING, NOTHING
 
 oracle = Oracle(XY_EVENTS)
 EVENTS = [Event(each) for each in XY_EVENTS]

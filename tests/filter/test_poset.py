@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.filter.language import ALL_TEXT, atoms, conjunctions, expressions
 
 from angelia import Advertisement, EventType, Filter, TypeRegistry
 from angelia.errors import FilterError
 from angelia.filter import Place, advertisement_poset, subscription_poset
-from tests.filter.language import ALL_TEXT, atoms, conjunctions, expressions
 
 
 class PairwisePoset:
@@ -95,10 +95,33 @@ def test_the_poset_of_any_filters_is_that_of_all_pairs(pool, steps):
 
 
 TEXTS = st.sampled_from(
-    ["x = 1", "x > 0", "x > 1", "x in (1, 2)", "x in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)", "exists x", "y = 1"]
-    + ["x = 1 and y = 1", "x > 0 and y > 0", "x = 1 or y = 1", "x > 1 or y > 0", "true", "false", "not x = 1"]
-    + ['x prefix "a"', 'x prefix "ab"', 'x suffix "b"', 'x contains "a"', 'x = "ab"', 'x matches "a"']
-    + ["x = 1 and not y = 1", "not x > 0 and exists x", "z < 3 and x = 1", "x is number", "x != 1"]
+    [
+        "x = 1",
+        "x > 0",
+        "x > 1",
+        "x in (1, 2)",
+        "x in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)",
+        "exists x",
+        "y = 1",
+        "x = 1 and y = 1",
+        "x > 0 and y > 0",
+        "x = 1 or y = 1",
+        "x > 1 or y > 0",
+        "true",
+        "false",
+        "not x = 1",
+        'x prefix "a"',
+        'x prefix "ab"',
+        'x suffix "b"',
+        'x contains "a"',
+        'x = "ab"',
+        'x matches "a"',
+        "x = 1 and not y = 1",
+        "not x > 0 and exists x",
+        "z < 3 and x = 1",
+        "x is number",
+        "x != 1",
+    ]
 )
 
 

@@ -62,7 +62,7 @@ def test_an_attribute_matches_a_constraint_of_its_own_type_only():
 
 
 def test_covering_of_subscriptions_is_inclusion_of_what_they_match():
-    """3.6: f2 ≺ f1 ⇔ every notification that matches f2 matches f1; 6.1: [x > k1] covers [x > k2] if k2 ≥ k1."""
+    """3.6: f2 ≺ f1 ⇔ all that matches f2 matches f1; 6.1: [x > k1] covers [x > k2] if k2 ≥ k1."""
     assert subscription("x > 1").covers(subscription("x > 2"))
     assert not subscription("x > 2").covers(subscription("x > 1"))
     assert subscription('airline = "UA"').covers(subscription('airline = "UA"', 'dest = "DEN"'))

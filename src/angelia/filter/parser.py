@@ -290,7 +290,7 @@ class _Parser:
 
     def sequence(self) -> list[tuple[int, int]]:
         """A filter that is complete can be followed by `then`; elsewhere that is a name like others."""
-        spans = []
+        spans: list[tuple[int, int]] = []
         while not spans or self.skip("then"):
             if self.token.kind == "end":
                 raise self.failure("expected a filter")
