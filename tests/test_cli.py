@@ -1,11 +1,12 @@
 """The command line, as a user runs it: real processes."""
 
 import json
+import os
 import subprocess
 import sys
 
 
-def angelia(*arguments, stdin=""):
+def angelia(*arguments, stdin="", **environment):
     return subprocess.run(
         [sys.executable, "-m", "angelia", *arguments],
         input=stdin,
@@ -13,6 +14,7 @@ def angelia(*arguments, stdin=""):
         text=True,
         encoding="utf-8",
         timeout=60,
+        env={**os.environ, **environment},
     )
 
 
@@ -66,3 +68,16 @@ def test_bad_events_are_one_clear_message():
         assert message in run.stderr
         assert "Traceback" not in run.stderr
     assert "cannot read" in angelia("explain", "x = 1", "/nowhere.json").stderr
+
+
+def test_an_output_that_cannot_write_every_sign_is_no_reason_to_fail():
+    run = angelia("demo", PYTHONIOENCODING="ascii")
+    assert run.returncode == 0, run.stderr
+    assert "6 subscriptions, 2 roots" in run.stdout
+
+
+def test_a_filter_that_is_not_text_is_one_clear_message():
+    run = angelia("filter", "check", b"x = \xff")
+    assert run.returncode == 1
+    assert "unexpected character" in run.stderr
+    assert "Traceback" not in run.stderr

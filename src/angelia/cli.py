@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,6 +90,9 @@ def _read_object(name: str) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command line; an error of ours is one clear message and exit status 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ✓ is no reason to fail
     try:
         app()
     except AngeliaError as error:
