@@ -1,9 +1,22 @@
 """Angelia: an event notification service. Content-based publish/subscribe."""
 
+from angelia.bus import Bus, SyncBus
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter, attr
+from angelia.pattern import Pattern
 from angelia.types import EventType, TypeRegistry, event_type
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Advertisement", "Event", "EventType", "Filter", "TypeRegistry", "attr", "event_type"]
+__all__ = [
+    "Advertisement",
+    "Bus",
+    "Event",
+    "EventType",
+    "Filter",
+    "Pattern",
+    "SyncBus",
+    "TypeRegistry",
+    "attr",
+    "event_type",
+]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 __all__ = [
     "AngeliaError",
+    "BlockedError",
+    "ClosedError",
     "ConformanceError",
+    "DisconnectedError",
     "EventError",
     "EventLimitError",
     "EventTypeError",
@@ -74,6 +77,21 @@ class RequestError(AngeliaError, ValueError):
 
 class RoutingError(AngeliaError):
     """A message or a change of the network that a router cannot accept; its state is as before."""
+
+
+class ClosedError(AngeliaError):
+    """The bus, the client or the subscription was closed before."""
+
+
+class DisconnectedError(AngeliaError):
+    """A subscription with the policy `disconnect` was ended, since its queue was full."""
+
+
+class BlockedError(AngeliaError, TimeoutError):
+    """A publisher waited too long, or for itself, for room in a queue with the policy `block`.
+
+    Everybody else has the event; for that subscription it counts as dropped.
+    """
 
 
 class ConformanceError(AngeliaError, ValueError):

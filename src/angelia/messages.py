@@ -11,6 +11,7 @@ import msgspec
 
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
+from angelia.pattern import Pattern
 from angelia.types import EventType
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "ClientDown",
     "DefineType",
     "Deliver",
+    "DeliverSequence",
     "Effect",
     "FromClient",
     "FromPeer",
@@ -25,6 +27,7 @@ __all__ = [
     "LinkState",
     "Message",
     "Notify",
+    "NotifySequence",
     "PeerDown",
     "PeerUp",
     "Publish",
@@ -33,11 +36,13 @@ __all__ = [
     "Request",
     "Send",
     "Subscribe",
+    "SubscribePattern",
     "SubscriptionChange",
     "Subscriptions",
     "TypeDefinition",
     "Unadvertise",
     "Unsubscribe",
+    "UnsubscribePattern",
     "Versions",
 ]
 
@@ -70,6 +75,20 @@ class Unsubscribe(_Struct, frozen=True):
     filter: Filter
 
 
+class SubscribePattern(_Struct, frozen=True):
+    """Subscribe an interested party to a pattern (SIENA 3.3). Between brokers, to delegate it (5.3.3)."""
+
+    identity: str
+    pattern: Pattern
+
+
+class UnsubscribePattern(_Struct, frozen=True):
+    """Cancel all patterns of the party that this one covers (3.7); of a broker, this very one."""
+
+    identity: str
+    pattern: Pattern
+
+
 class Advertise(_Struct, frozen=True):
     """Tell what an object of interest is going to publish."""
 
@@ -91,7 +110,16 @@ class DefineType(_Struct, frozen=True):
     event_type: EventType
 
 
-Request = Publish | Subscribe | Unsubscribe | Advertise | Unadvertise | DefineType
+Request = (
+    Publish
+    | Subscribe
+    | Unsubscribe
+    | SubscribePattern
+    | UnsubscribePattern
+    | Advertise
+    | Unadvertise
+    | DefineType
+)
 
 
 # ---------------------------------------------------------------- messages between brokers
@@ -105,6 +133,13 @@ class Notify(_Struct, frozen=True):
     sequence: int
 
 
+class NotifySequence(_Struct, frozen=True):
+    """An occurrence of a pattern, for the broker that delegated it."""
+
+    pattern: Pattern
+    events: tuple[Event, ...]
+
+
 class TypeDefinition(_Struct, frozen=True):
     """An event type, as a broker knows it."""
 
@@ -112,9 +147,14 @@ class TypeDefinition(_Struct, frozen=True):
 
 
 class Reach(_Struct, frozen=True):
-    """The servers that the sender reaches, but for those beyond the receiver (acyclic networks)."""
+    """The servers that the sender now reaches, and no longer, not over the receiver (acyclic networks).
+
+    `to_master`: the receiver is above the sender, in a hierarchy.
+    """
 
     servers: frozenset[str]
+    gone: frozenset[str] = frozenset()
+    to_master: bool = False
 
 
 class LinkState(_Struct, frozen=True):
@@ -134,12 +174,13 @@ class Subscriptions(_Struct, frozen=True):
 
 
 class SubscriptionChange(_Struct, frozen=True):
-    """What the clients of a broker want in addition, and no longer, since the version before."""
+    """What the clients of a broker want in addition, and no longer, since a version (0: since it started)."""
 
     origin: str
     version: int
     added: frozenset[Filter]
     removed: frozenset[Filter]
+    since: int = 0
 
 
 class Versions(_Struct, frozen=True):
@@ -150,8 +191,11 @@ class Versions(_Struct, frozen=True):
 
 Message = (
     Notify
+    | NotifySequence
     | Subscribe
     | Unsubscribe
+    | SubscribePattern
+    | UnsubscribePattern
     | Advertise
     | Unadvertise
     | TypeDefinition
@@ -221,6 +265,14 @@ class Deliver(_Struct, frozen=True):
     event: Event
 
 
+class DeliverSequence(_Struct, frozen=True):
+    """Deliver the events that match a pattern to a client, once, for those of its parties that want them."""
+
+    client: str
+    identities: frozenset[str]
+    events: tuple[Event, ...]
+
+
 class Reply(_Struct, frozen=True):
     """What became of a request: done, or why not."""
 
@@ -229,4 +281,4 @@ class Reply(_Struct, frozen=True):
     error: str | None = None
 
 
-Effect = Send | Deliver | Reply
+Effect = Send | Deliver | DeliverSequence | Reply

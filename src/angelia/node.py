@@ -8,18 +8,19 @@ about the peer is the driver's affair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from angelia.errors import AngeliaError, RequestError, RoutingError
+from angelia.errors import AngeliaError, EventTypeError, RequestError, RoutingError
 from angelia.event import Event
-from angelia.filter import check_filter
+from angelia.filter import Filter, check_filter
 from angelia.messages import (
     Advertise,
     ClientDown,
     DefineType,
     Deliver,
+    DeliverSequence,
     Effect,
     FromClient,
     FromPeer,
@@ -31,14 +32,18 @@ from angelia.messages import (
     Reply,
     Send,
     Subscribe,
+    SubscribePattern,
     TypeDefinition,
     Unadvertise,
     Unsubscribe,
+    UnsubscribePattern,
 )
 from angelia.routing import ROUTERS, Party, Routed, Router
 from angelia.types import EventType, TypeRegistry
 
 __all__ = ["Node"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Node:
@@ -63,6 +68,8 @@ class Node:
             Publish: self._publish,
             Subscribe: self._subscribe,
             Unsubscribe: lambda r, now: list(self.router.unsubscribe(Party(r.identity), r.filter)),
+            SubscribePattern: self._subscribe_pattern,
+            UnsubscribePattern: self._unsubscribe_pattern,
             Advertise: lambda r, now: list(self.router.advertise(Party(r.identity), r.advertisement)),
             Unadvertise: lambda r, now: list(self.router.unadvertise(Party(r.identity), r.advertisement)),
             DefineType: self._define_type,
@@ -70,11 +77,17 @@ class Node:
 
     def handle(self, input: Input, now: float) -> list[Effect]:  # noqa: A002 - what it is
         """Process an input at a time (seconds since 1970, UTC) and return what is to be done."""
+        self.router.now = now
         return self._inputs[type(input)](input, now)
 
     def state(self) -> Mapping[str, Any]:
-        """The routing state, the parties and the types; read-only, for people, tests and metrics."""
-        return {**self.router.state(), "parties": dict(self._clients), "types": tuple(self.registry)}
+        """The routing state, the patterns, parties and types; read-only, for people, tests and metrics."""
+        return {
+            **self.router.state(),
+            "patterns": self.router.monitors.table(),
+            "parties": dict(self._clients),
+            "types": tuple(self.registry),
+        }
 
     # ------------------------------------------------ clients
 
@@ -96,23 +109,51 @@ class Node:
             self.registry.check(event)
         self.router.check_publication(Party(request.identity), event)
         # Numbers rise over restarts, too: they start from the clock.
-        self._sequence = max(self._sequence + 1, int(now * 1e6))
-        stamped = _stamped(event, f"{self.name}-{self._sequence}", now)
+        self._sequence = max(self._sequence + 1, round(now * 1e6))
+        stamped = _stamped(event, self.name, self._sequence)
         return self._routed(self.router.publish(Notify(stamped, self.name, self._sequence)), stamped)
 
     def _subscribe(self, request: Subscribe, now: float) -> list[Effect]:
-        if not request.filter.is_satisfiable:
-            raise RequestError("the filter matches nothing")
-        if all(name in self.registry for part in request.filter.conjunctions for name in part.types):
-            check_filter(request.filter, self.registry)
+        self._check_filter(request.filter)
         return list(self.router.subscribe(Party(request.identity), request.filter))
 
-    def _routed(self, routed: Routed, event: Event) -> list[Effect]:
+    def _check_filter(self, filter: Filter) -> None:  # noqa: A002
+        if not filter.is_satisfiable:
+            raise RequestError("the filter matches nothing")
+        if all(name in self.registry for part in filter.conjunctions for name in part.types):
+            check_filter(filter, self.registry)
+
+    def _subscribe_pattern(self, request: SubscribePattern, now: float) -> list[Effect]:
+        pattern = request.pattern
+        if pattern.is_simple:
+            return self._subscribe(Subscribe(request.identity, pattern.filters[0]), now)
+        for item in pattern.filters:
+            self._check_filter(item)
+        return list(self.router.subscribe_pattern(Party(request.identity), pattern))
+
+    def _unsubscribe_pattern(self, request: UnsubscribePattern, now: float) -> list[Effect]:
+        party, pattern = Party(request.identity), request.pattern
+        if pattern.is_simple:
+            return list(self.router.unsubscribe(party, pattern.filters[0]))
+        return list(self.router.unsubscribe_pattern(party, pattern))
+
+    def _routed(self, routed: Routed, event: Event | None) -> list[Effect]:
+        effects: list[Effect] = []
+        if event is not None:
+            effects += [Deliver(*to, event) for to in self._by_client(routed.parties)]
+        sequences: dict[tuple[Event, ...], set[str]] = {}
+        for occurrence in routed.sequences:
+            assert isinstance(occurrence.subscriber, Party)
+            sequences.setdefault(occurrence.events, set()).add(occurrence.subscriber.identity)
+        for events, parties in sequences.items():
+            effects += [DeliverSequence(*to, events) for to in self._by_client(parties)]
+        return [*effects, *routed.sends]
+
+    def _by_client(self, parties: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
         by_client: dict[str, set[str]] = {}
-        for identity in routed.parties:
+        for identity in parties:
             by_client.setdefault(self._clients[identity], set()).add(identity)
-        delivered = [Deliver(client, frozenset(by_client[client]), event) for client in sorted(by_client)]
-        return [*delivered, *routed.sends]
+        return [(client, frozenset(by_client[client])) for client in sorted(by_client)]
 
     def _client_down(self, gone: ClientDown, now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -134,7 +175,7 @@ class Node:
             self.router.check_peer(given.peer)
             return self._learn_type(message.event_type, given.peer)
         routed = self.router.receive(given.peer, message)
-        return self._routed(routed, message.event) if isinstance(message, Notify) else list(routed.sends)
+        return self._routed(routed, message.event if isinstance(message, Notify) else None)
 
     # ------------------------------------------------ types
 
@@ -146,7 +187,11 @@ class Node:
 
     def _learn_type(self, event_type: EventType, peer: str) -> list[Effect]:
         """Take over a newer definition and pass it on; the newest version wins everywhere."""
-        if not self.registry.adopt(event_type):
+        try:
+            is_news = self.registry.adopt(event_type)
+        except EventTypeError as error:
+            raise RoutingError(f"{peer} knows {event_type.name} otherwise: {error}") from None
+        if not is_news:
             return []
         return self._type_known(event_type, peer)
 
@@ -155,8 +200,12 @@ class Node:
         return [*told, *self.router.types_changed()]
 
 
-def _stamped(event: Event, identity: str, now: float) -> Event:
-    """The event with an id and a time, if its publisher gave none (SIENA 3.8)."""
+def _stamped(event: Event, name: str, number: int) -> Event:
+    """The event with an id and a time, if its publisher gave none (SIENA 3.8).
+
+    The time is the number, in microseconds: of two events of one server, the later has the later time.
+    """
     if event.id is not None and event.time is not None:
         return event
-    return event.replace(id=event.id or identity, time=event.time or datetime.fromtimestamp(now, UTC))
+    time = event.time or _EPOCH + timedelta(microseconds=number)
+    return event.replace(id=event.id or f"{name}-{number}", time=time)

@@ -1,10 +1,12 @@
 """WHAT meets WHERE: one file an algorithm. `ROUTERS` has them by the names used everywhere."""
 
-from angelia.routing.base import Party, Peer, Routed, Router
+from angelia.routing.advertisement import AdvertisementForwarding
+from angelia.routing.base import Monitor, Party, Peer, Routed, Router
 from angelia.routing.flooding import EventFlooding
 from angelia.routing.general import GeneralPeer
 from angelia.routing.hierarchical import Hierarchical
-from angelia.routing.peer import AdvertisementForwarding, SubscriptionForwarding
+from angelia.routing.hybrid import Hybrid
+from angelia.routing.peer import SubscriptionForwarding
 from angelia.routing.subscription_flooding import SubscriptionFlooding
 
 ROUTERS: dict[str, type[Router]] = {
@@ -14,6 +16,7 @@ ROUTERS: dict[str, type[Router]] = {
     "peer": SubscriptionForwarding,
     "advertisement": AdvertisementForwarding,
     "general": GeneralPeer,
+    "hybrid": Hybrid,
 }
 
 __all__ = [
@@ -22,6 +25,8 @@ __all__ = [
     "EventFlooding",
     "GeneralPeer",
     "Hierarchical",
+    "Hybrid",
+    "Monitor",
     "Party",
     "Peer",
     "Routed",

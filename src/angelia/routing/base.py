@@ -8,38 +8,27 @@ notification also returns the parties it goes to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from angelia.errors import RoutingError
-from angelia.event import Event
+from angelia.event import Event, Scalar
 from angelia.filter import Advertisement, Filter
-from angelia.messages import Message, Notify, Send
+from angelia.messages import Message, Notify, NotifySequence, Send
+from angelia.pattern import Pattern
+from angelia.routing.interfaces import Interface, Local, Monitor, Party, Peer
+from angelia.routing.monitors import Factor, Monitors, Occurrence
 from angelia.types import TypeRegistry
 
-__all__ = ["Interests", "Interface", "Party", "Peer", "Routed", "Router", "Seen"]
-
-
-class Party(NamedTuple):
-    """A local interested party or object of interest."""
-
-    identity: str
-
-
-class Peer(NamedTuple):
-    """A connected broker."""
-
-    name: str
-
-
-Interface = Party | Peer
+__all__ = ["Interests", "Interface", "Local", "Monitor", "Party", "Peer", "Routed", "Router", "Seen"]
 
 
 class Routed(NamedTuple):
-    """Where a notification goes from here."""
+    """Where a notification goes from here, and the sequences that it completes for local parties."""
 
     parties: frozenset[str]
     sends: list[Send]
+    sequences: tuple[Occurrence, ...] = ()
 
 
 class Router(ABC):
@@ -49,16 +38,46 @@ class Router(ABC):
         self.name = name
         self.registry = registry
         self.peers: dict[str, None] = {}
+        self.monitors = Monitors(registry)
+        self.now = 0.0  # the time of the input in hand; the node sets it
 
     # ------------------------------------------------ requests of local parties
 
     @abstractmethod
-    def subscribe(self, party: Party, filter: Filter) -> list[Send]:  # noqa: A002 - what it is
+    def subscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002 - what it is
         """A local party subscribes."""
 
     @abstractmethod
-    def unsubscribe(self, party: Party, filter: Filter) -> list[Send]:  # noqa: A002
+    def unsubscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002
         """A local party cancels all its subscriptions that the filter covers."""
+
+    def subscribe_pattern(self, who: Party | Peer, pattern: Pattern) -> list[Send]:
+        """Somebody asks for a pattern, which is split and matched here, at the access point (SIENA 3.3)."""
+        self.monitors.add(who, pattern)
+        return self._watch(pattern)
+
+    def unsubscribe_pattern(self, party: Party, pattern: Pattern) -> list[Send]:
+        """A local party cancels all its patterns that this one covers, filter by filter (3.7)."""
+        covered = [p for p in self.monitors.of(party) if pattern.covers(p, self.registry)]
+        return self._forget_patterns(party, covered)
+
+    def _watch(self, pattern: Pattern) -> list[Send]:
+        """Subscribe to what a pattern is made of, if that is not so yet."""
+        factors = self.factored(pattern)
+        if factors == self.monitors.factors(pattern):
+            return []
+        self.monitors.split(pattern, factors)
+        filters = [factor.pattern.filters[0] for factor in factors if factor.delegate is None]
+        gone = self.drop(Monitor(pattern))
+        return [*gone, *(send for item in filters for send in self.subscribe(Monitor(pattern), item))]
+
+    def factored(self, pattern: Pattern) -> tuple[Factor, ...]:
+        """The factors of a pattern (5.3.2): single filters, if nobody else recognises more of it."""
+        return tuple(Factor(Pattern([item])) for item in pattern.filters)
+
+    def _forget_patterns(self, who: Party | Peer, patterns: Iterable[Pattern]) -> list[Send]:
+        unwanted = [pattern for pattern in patterns if self.monitors.remove(who, pattern)]
+        return [send for pattern in unwanted for send in self.drop(Monitor(pattern))]
 
     def advertise(self, party: Party, advertisement: Advertisement) -> list[Send]:
         """A local party advertises. Routers that do not use advertisements drop them (SIENA 3.5)."""
@@ -68,9 +87,13 @@ class Router(ABC):
         """A local party cancels all its advertisements that this one covers."""
         return []
 
-    @abstractmethod
     def leave(self, party: Party) -> list[Send]:
-        """A local party is gone, with all its subscriptions and advertisements."""
+        """A local party is gone, with all its patterns, subscriptions and advertisements."""
+        return [*self._forget_patterns(party, self.monitors.of(party)), *self.drop(party)]
+
+    @abstractmethod
+    def drop(self, party: Local) -> list[Send]:
+        """Cancel all subscriptions and advertisements of a local party."""
 
     def check_publication(self, party: Party, event: Event) -> None:  # noqa: B027 - all may, mostly
         """Raise a `RoutingError` if the party may not publish the event."""
@@ -100,6 +123,29 @@ class Router(ABC):
     def receive(self, peer: str, message: Message) -> Routed:
         """Process a message of a peer."""
 
+    def _routed(self, notification: Notify, interested: Iterable[Interface], hops: Iterable[str]) -> Routed:
+        """A notification goes to the parties among the interested, to monitors, and on to some peers."""
+        parties: list[str] = []
+        patterns: list[Pattern] = []
+        for who in interested:
+            if isinstance(who, Party):
+                parties.append(who.identity)
+            elif isinstance(who, Monitor):
+                patterns.append(who.pattern)
+        sends = [Send(hop, notification) for hop in hops]
+        if not patterns:
+            return Routed(frozenset(parties), sends)
+        found = self._occurred(self.monitors.see(sorted(patterns, key=str), notification.event))
+        return Routed(frozenset(parties), [*found.sends, *sends], found.sequences)
+
+    def _occurred(self, found: list[Occurrence]) -> Routed:
+        """Occurrences go to the local parties and the peers that asked for the pattern."""
+        return Routed(
+            frozenset(),
+            [Send(o.subscriber.name, _sequence(o)) for o in found if isinstance(o.subscriber, Peer)],
+            tuple(o for o in found if isinstance(o.subscriber, Party)),
+        )
+
     def check_peer(self, peer: str) -> None:
         """Raise a `RoutingError` if there is no such peer."""
         if peer not in self.peers:
@@ -114,16 +160,32 @@ class Router(ABC):
         """The routing state, for people, tests and metrics; a copy."""
 
 
+def _sequence(occurrence: Occurrence) -> NotifySequence:
+    return NotifySequence(occurrence.pattern, occurrence.events)
+
+
 class Interests:
-    """Who wants what: filters with the interfaces that subscribed to them."""
+    """Who wants what: filters with the interfaces that subscribed to them.
+
+    Filters that ask for certain values of an attribute in every alternative are found by the value.
+    """
 
     def __init__(self, registry: TypeRegistry) -> None:
         self._registry = registry
         self._filters: dict[Filter, set[Interface]] = {}
+        self._by_value: dict[str, dict[Scalar, dict[Filter, None]]] = {}  # by attribute, then value
+        self._others: dict[Filter, None] = {}
 
     def add(self, interface: Interface, filter: Filter) -> None:  # noqa: A002
         """Note an interest; noting it again changes nothing."""
-        self._filters.setdefault(filter, set()).add(interface)
+        if filter not in self._filters:
+            self._filters[filter] = set()
+            places = _values(filter)
+            for name, value in places:
+                self._by_value.setdefault(name, {}).setdefault(value, {})[filter] = None
+            if not places:
+                self._others[filter] = None
+        self._filters[filter].add(interface)
 
     def remove(self, interface: Interface, filter: Filter) -> None:  # noqa: A002
         """Forget an interest."""
@@ -131,6 +193,24 @@ class Interests:
         interfaces.discard(interface)
         if not interfaces:
             del self._filters[filter]
+            self._others.pop(filter, None)
+            for name, value in _values(filter):
+                self._take_out(name, value, filter)
+
+    def _take_out(self, name: str, value: Scalar, filter: Filter) -> None:  # noqa: A002
+        values = self._by_value[name]
+        del values[value][filter]
+        if not values[value]:
+            del values[value]
+        if not values:
+            del self._by_value[name]
+
+    def reset(self, interests: Iterable[tuple[Interface, Filter]]) -> None:
+        """Forget all and note these instead."""
+        for table in (self._filters, self._by_value, self._others):
+            table.clear()
+        for interface, filter in interests:  # noqa: A001
+            self.add(interface, filter)
 
     def of(self, interface: Interface) -> list[Filter]:
         """The filters of an interface."""
@@ -143,10 +223,35 @@ class Interests:
     def interested(self, event: Event) -> set[Interface]:
         """The interfaces with some filter that matches."""
         found: set[Interface] = set()
-        for filter, interfaces in self._filters.items():  # noqa: A001
-            if not interfaces <= found and filter.matches(event, self._registry):
-                found |= interfaces
+        for filters in (self._others, *self._having_values(event)):
+            for filter in filters:  # noqa: A001
+                interfaces = self._filters[filter]
+                if not interfaces <= found and filter.matches(event, self._registry):
+                    found |= interfaces
         return found
+
+    def _having_values(self, event: Event) -> Iterator[dict[Filter, None]]:
+        for name, values in self._by_value.items():
+            value = event.get(name)
+            for element in value if isinstance(value, tuple) else (value,):
+                if element in values:
+                    yield values[element]
+
+
+def _values(filter: Filter) -> set[tuple[str, Scalar]]:  # noqa: A002
+    """An attribute an alternative with the values that it must have; empty if one asks for none."""
+    places: set[tuple[str, Scalar]] = set()
+    for part in filter.conjunctions:
+        points = ((n, c.some.points) for n, c in part.conditions.items() if c.some is not None)
+        name, values = min(((n, p) for n, p in points if p), key=_few, default=("", ()))
+        if not values:
+            return set()
+        places.update((name, value) for value in values)
+    return places
+
+
+def _few(choice: tuple[str, Collection[Scalar]]) -> tuple[int, str]:
+    return len(choice[1]), choice[0]
 
 
 class Seen:

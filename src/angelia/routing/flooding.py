@@ -12,7 +12,7 @@ from typing import Any
 from angelia.errors import RoutingError
 from angelia.filter import Filter
 from angelia.messages import Message, Notify, Send
-from angelia.routing.base import Interests, Party, Routed, Router, Seen
+from angelia.routing.base import Interests, Local, Routed, Router, Seen
 from angelia.types import TypeRegistry
 
 __all__ = ["EventFlooding"]
@@ -26,20 +26,20 @@ class EventFlooding(Router):
         self.interests = Interests(registry)
         self.seen = Seen()
 
-    def subscribe(self, party: Party, filter: Filter) -> list[Send]:  # noqa: A002 - what it is
+    def subscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002 - what it is
         """A local party subscribes; nobody else needs to know."""
         self.interests.add(party, filter)
         return []
 
-    def unsubscribe(self, party: Party, filter: Filter) -> list[Send]:  # noqa: A002
+    def unsubscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002
         """A local party cancels all its subscriptions that the filter covers."""
         for item in self.interests.of(party):
             if filter.covers(item, self.registry):
                 self.interests.remove(party, item)
         return []
 
-    def leave(self, party: Party) -> list[Send]:
-        """A local party is gone."""
+    def drop(self, party: Local) -> list[Send]:
+        """Cancel all subscriptions of a local party."""
         for item in self.interests.of(party):
             self.interests.remove(party, item)
         return []
@@ -59,10 +59,7 @@ class EventFlooding(Router):
         if not self.seen.is_new(notification):
             return Routed(frozenset(), [])
         interested = self.interests.interested(notification.event)
-        return Routed(
-            frozenset(who.identity for who in interested if isinstance(who, Party)),
-            [Send(peer, notification) for peer in self.peers if peer != sender],
-        )
+        return self._routed(notification, interested, (peer for peer in self.peers if peer != sender))
 
     def state(self) -> Mapping[str, Any]:
         """The subscriptions of the local parties."""

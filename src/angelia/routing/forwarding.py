@@ -9,12 +9,12 @@ of the poset downwards, and the difference to what was forwarded before is what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from angelia.filter import Poset
 from angelia.filter.poset import Coverable
-from angelia.routing.base import Interface
+from angelia.routing.interfaces import Interface
 
 __all__ = ["Change", "Forwarding"]
 
@@ -65,6 +65,14 @@ class Forwarding(Generic[F]):
         """The filters that an interface asked for."""
         return [item for item, interfaces in self._subscribers.items() if interface in interfaces]
 
+    def pairs(self) -> Iterator[tuple[Interface, F]]:
+        """Each filter with each of its subscribers."""
+        return ((who, item) for item, interfaces in self._subscribers.items() for who in interfaces)
+
+    def again(self, items: Iterable[F]) -> list[Change[F]]:
+        """What the neighbours were told of filters, to be told once more."""
+        return [Change(peer, item, True) for item in items for peer in sorted(self.forwards(item))]
+
     # ------------------------------------------------ changes
 
     def add(self, interface: Interface, item: F) -> tuple[list[F], list[F], list[Change[F]]]:
@@ -104,7 +112,11 @@ class Forwarding(Generic[F]):
         return self._settle(marked, self._snapshot(marked))
 
     def rebuild(self) -> list[Change[F]]:
-        """The covering relation has changed: order all filters anew."""
+        """The covering relation has changed: order all filters anew.
+
+        What an interface asked for and is now covered by another filter of its own goes, as it
+        would have gone if the relation had been known then.
+        """
         before = self._snapshot(self.poset)
         items = list(self.poset)
         self.poset = self._make_poset()
@@ -114,7 +126,18 @@ class Forwarding(Generic[F]):
             if standing != item:
                 self._subscribers[standing] |= self._subscribers.pop(item)
                 self._forwards.pop(item, None)
+        for interface, item in self._redundant():
+            self._drop(interface, [item], before)
         return self._settle(set(self.poset), before)
+
+    def _redundant(self) -> list[tuple[Interface, F]]:
+        """The interfaces of filters that have a covering one as well."""
+        return [
+            (interface, item)
+            for item, interfaces in self._subscribers.items()
+            for above in [set[Interface]().union(*(self._subscribers[o] for o in self.poset.covering(item)))]
+            for interface in interfaces & above
+        ]
 
     def forget(self, peer: str) -> None:
         """A neighbour is gone: it knows nothing any more."""
@@ -161,11 +184,15 @@ class Forwarding(Generic[F]):
         return self._changes(before)
 
     def _changes(self, before: dict[F, frozenset[str]]) -> list[Change[F]]:
-        """What the neighbours must be told: first what goes, then what comes (it may be covered by it)."""
+        """What the neighbours must be told: first what goes, then what comes (it may be covered by it).
+
+        In the order of the text of filters, so that the same inputs have the same effects in every process.
+        """
         gone: list[Change[F]] = []
         new: list[Change[F]] = []
-        for item, old in before.items():
-            now = self.forwards(item)
+        changed = [item for item, old in before.items() if old != self.forwards(item)]
+        for item in sorted(changed, key=str):
+            old, now = before[item], self.forwards(item)
             new += [Change(peer, item, True) for peer in sorted(now - old)]
             # A neighbour that was told of a covering filter has dropped this one by itself.
             covered = self._known_above(item)
@@ -174,3 +201,8 @@ class Forwarding(Generic[F]):
 
     def _known_above(self, item: F) -> frozenset[str]:
         return frozenset[str]().union(*(self._forwards.get(upper, ()) for upper in self.poset.covering(item)))
+
+
+def _order(change: Change[F]) -> tuple[str, str]:
+    """The same in every process: sets of filters have an order that changes with the hashes of strings."""
+    return change.peer, str(change.filter)

@@ -11,9 +11,11 @@ covers it. Equation (1) would also let a filter of another origin stand for it. 
 right; with one tree an origin it is not: what lies beyond a neighbour differs from tree to tree, so
 the covering filter need not come to the servers that the covered one is for.
 
-Changes of what an origin wants are numbered. Who misses one (a link was lost while it was under way)
-notices a gap, or is told by the versions that neighbours exchange when the topology has changed, and
-is sent the whole.
+Changes of what an origin wants are numbered, and each names the one before. Who misses one (a link
+was lost while it was under way) notices a gap, or is told by the versions that neighbours exchange
+when the topology has changed, and is sent the whole. Numbers rise over restarts, too, since they start
+from the clock; a server that meets a newer word of itself than its own, because its clock went back,
+outbids it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any, NamedTuple
 from angelia.errors import RoutingError
 from angelia.filter import Filter, subscription_poset
 from angelia.messages import LinkState, Message, Notify, Send, SubscriptionChange, Subscriptions, Versions
-from angelia.routing.base import Interests, Party, Peer, Routed, Router, Seen
+from angelia.routing.base import Interests, Local, Peer, Routed, Router, Seen
 from angelia.routing.forwarding import Forwarding
 from angelia.types import TypeRegistry
 
@@ -39,6 +41,9 @@ class Wanted(NamedTuple):
 
     version: int
     filters: frozenset[Filter]
+
+
+_UNKNOWN = Wanted(0, frozenset())
 
 
 class Branches(NamedTuple):
@@ -58,7 +63,7 @@ class GeneralPeer(Router):
         )
         self.interests = Interests(registry)
         self.links: dict[str, LinkState] = {name: LinkState(name, 0, frozenset())}
-        self.wanted: dict[str, Wanted] = {name: Wanted(0, frozenset())}
+        self.wanted: dict[str, Wanted] = {name: _UNKNOWN}
         self.seen = Seen()
         self._trees: dict[str, Branches] = {}
         self._told: dict[str, Versions] = {}  # the versions last sent to each neighbour
@@ -71,22 +76,22 @@ class GeneralPeer(Router):
 
     # ------------------------------------------------ subscriptions
 
-    def subscribe(self, party: Party, filter: Filter) -> list[Send]:  # noqa: A002 - what it is
+    def subscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002 - what it is
         """A local party subscribes."""
         added, dropped, _ = self.local.add(party, filter)
         for item in added:
             self.interests.add(party, item)
         return self._dropped(party, dropped)
 
-    def unsubscribe(self, party: Party, filter: Filter) -> list[Send]:  # noqa: A002
+    def unsubscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002
         """A local party cancels all its subscriptions that the filter covers."""
         return self._dropped(party, self.local.remove(party, filter)[0])
 
-    def leave(self, party: Party) -> list[Send]:
-        """A local party is gone."""
+    def drop(self, party: Local) -> list[Send]:
+        """Cancel all subscriptions of a local party."""
         return self._dropped(party, self.local.remove_all(party)[0])
 
-    def _dropped(self, party: Party, items: Iterable[Filter]) -> list[Send]:
+    def _dropped(self, party: Local, items: Iterable[Filter]) -> list[Send]:
         for item in items:
             self.interests.remove(party, item)
         return self._export()
@@ -100,36 +105,55 @@ class GeneralPeer(Router):
         now = self.exported()
         if now == before:
             return []
-        change = SubscriptionChange(self.name, version + 1, now - before, before - now)
-        self.wanted[self.name] = Wanted(version + 1, now)
+        new = self._after(version)
+        self.wanted[self.name] = Wanted(new, now)
+        change = SubscriptionChange(self.name, new, now - before, before - now, since=version)
         return [Send(peer, change) for peer in self.next_hops(self.name, None)]
+
+    def _after(self, version: int) -> int:
+        return max(version + 1, round(self.now * 1e6))
 
     def next_hops(self, origin: str, sender: str | None) -> list[str]:
         """The neighbours that news of an origin is passed on to: all but NST and the sender."""
         return [peer for peer in self._tree(origin).children if peer != sender]
 
     def _on_change(self, peer: str, change: SubscriptionChange) -> list[Send]:
-        known = self.wanted.get(change.origin, Wanted(0, frozenset()))
+        known = self.wanted.get(change.origin, _UNKNOWN)
         if change.version <= known.version:
             return []
-        if change.version > known.version + 1:
+        if change.origin == self.name:
+            return self._outbid(change.version)
+        if change.since not in (0, known.version):
             return [Send(peer, self._versions())]
-        self._want(change.origin, Wanted(change.version, (known.filters | change.added) - change.removed))
+        if not self._is_reachable(change.origin):
+            return self._not_now(peer)
+        before = known.filters if change.since else frozenset()
+        self._want(change.origin, Wanted(change.version, (before | change.added) - change.removed))
         return [Send(hop, change) for hop in self.next_hops(change.origin, peer)]
 
     def _on_subscriptions(self, peer: str, whole: Subscriptions) -> list[Send]:
-        if whole.version <= self.wanted.get(whole.origin, Wanted(0, frozenset())).version:
+        if whole.version <= self.wanted.get(whole.origin, _UNKNOWN).version:
             return []
+        if whole.origin == self.name:
+            return self._outbid(whole.version)
+        if not self._is_reachable(whole.origin):
+            return self._not_now(peer)
         self._want(whole.origin, Wanted(whole.version, whole.filters))
         # Not along the tree: who missed this may be anywhere beyond.
         return [Send(other, whole) for other in self.peers if other != peer]
 
+    def _not_now(self, peer: str) -> list[Send]:
+        """News of a server without a way to it, which may be long gone: ask again when there is one."""
+        self._told.pop(peer, None)
+        return []
+
+    def _outbid(self, version: int) -> list[Send]:
+        """Word of this server from before it was restarted: say anew what it wants."""
+        new = self.wanted[self.name] = Wanted(self._after(version), self.exported())
+        return [Send(peer, Subscriptions(self.name, *new)) for peer in self.peers]
+
     def _want(self, origin: str, new: Wanted) -> None:
-        if origin == self.name:
-            # Word of this server from before it was restarted: outbid it.
-            self.wanted[origin] = Wanted(new.version + 1, self.exported())
-            return
-        old = self.wanted.get(origin, Wanted(0, frozenset())).filters
+        old = self.wanted.get(origin, _UNKNOWN).filters
         for item in old - new.filters:
             self.interests.remove(Peer(origin), item)
         for item in new.filters - old:
@@ -148,10 +172,7 @@ class GeneralPeer(Router):
         towards = self._tree(notification.origin).towards
         interested = self.interests.interested(notification.event)
         hops = {towards[who.name] for who in interested if isinstance(who, Peer) and who.name in towards}
-        return Routed(
-            frozenset(who.identity for who in interested if isinstance(who, Party)),
-            [Send(hop, notification) for hop in sorted(hops)],
-        )
+        return self._routed(notification, interested, sorted(hops))
 
     # ------------------------------------------------ topology
 
@@ -170,7 +191,8 @@ class GeneralPeer(Router):
         return [*self._links_changed(), *self._tell_versions()]
 
     def _links_changed(self) -> list[Send]:
-        state = LinkState(self.name, self.links[self.name].version + 1, frozenset(self.peers))
+        version = self._after(self.links[self.name].version)
+        state = LinkState(self.name, version, frozenset(self.peers))
         self._adopt(state)
         return [Send(peer, state) for peer in self.peers]
 
@@ -187,8 +209,20 @@ class GeneralPeer(Router):
         return [*passed, *self._tell_versions()]
 
     def _adopt(self, state: LinkState) -> None:
+        before = self.links.get(state.origin, state)
         self.links[state.origin] = state
         self._trees.clear()
+        if not before.peers <= state.peers:
+            self._forget_unreachable()
+
+    def _forget_unreachable(self) -> None:
+        """Servers may be gone for good. Of those that come back, the versions ask the neighbours again."""
+        for origin in [name for name in self.wanted if not self._is_reachable(name)]:
+            self._want(origin, _UNKNOWN)
+            del self.wanted[origin]
+
+    def _is_reachable(self, server: str) -> bool:
+        return server == self.name or server in self._tree(self.name).towards
 
     def _versions(self) -> Versions:
         return Versions({origin: wanted.version for origin, wanted in self.wanted.items() if wanted.version})
@@ -208,8 +242,7 @@ class GeneralPeer(Router):
             if wanted.version > theirs.get(origin, 0)
         ]
         behind = any(
-            version > self.wanted.get(origin, Wanted(0, frozenset())).version
-            for origin, version in theirs.items()
+            version > self.wanted.get(origin, _UNKNOWN).version for origin, version in theirs.items()
         )
         return [*newer, Send(peer, self._versions())] if behind else newer
 
@@ -258,6 +291,8 @@ class GeneralPeer(Router):
     def types_changed(self) -> list[Send]:
         """An event type became known or changed: what covers what may have changed."""
         self.local.rebuild()
+        far = ((Peer(o), item) for o, w in self.wanted.items() if o != self.name for item in w.filters)
+        self.interests.reset([*self.local.pairs(), *far])
         return self._export()
 
     def state(self) -> Mapping[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from angelia.errors import RoutingError
 from angelia.filter import Filter
-from angelia.messages import Notify, Send
-from angelia.routing.base import Peer, Routed
+from angelia.messages import Reach, Send
+from angelia.routing.base import Interface, Peer
 from angelia.routing.peer import SubscriptionForwarding
 from angelia.types import TypeRegistry
 
@@ -54,12 +54,15 @@ class Hierarchical(SubscriptionForwarding):
             self.master = None
         return super().peer_down(peer)
 
-    def _route(self, notification: Notify, sender: Peer | None) -> Routed:
-        """To the subscribers, and to the master whatever it is about (5.2.2.2)."""
-        routed = super()._route(notification, sender)
-        if self.master is None or sender == Peer(self.master):
-            return routed
-        return Routed(routed.parties, [*routed.sends, Send(self.master, notification)])
+    def _tell_reach(
+        self, peer: str, servers: frozenset[str] = frozenset(), gone: frozenset[str] = frozenset()
+    ) -> Send:
+        return Send(peer, Reach(servers, gone, to_master=peer == self.master))
+
+    def _hops(self, interested: set[Interface], sender: Peer | None) -> set[str]:
+        """The subscribers, and the master whatever it is about (5.2.2.2)."""
+        hops = super()._hops(interested, sender)
+        return hops if self.master is None or sender == Peer(self.master) else hops | {self.master}
 
     def state(self) -> Mapping[str, Any]:
         """The subscriptions and the master."""

@@ -101,6 +101,10 @@ class TypeRegistry:
         old = entry.event_type
         if (event_type.version, encode(event_type)) <= (old.version, encode(old)):
             return False
+        if event_type.parent != old.parent:
+            raise EventTypeError(
+                f"{old.name} has the parent {old.parent} here and {event_type.parent} there; one must go"
+            )
         attributes = inherit(event_type, self._inherited(event_type))
         self._replace(entry, event_type, self._propagate(entry, attributes))
         return True

@@ -1,0 +1,315 @@
+"""The bus for asyncio: a shell that waits, around `core.py`. It belongs to one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable, Generator
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+from weakref import ref
+
+from angelia.bus.core import Core, Stats
+from angelia.bus.mailbox import DEFAULT_SIZE, Policy, Ticket
+from angelia.bus.party import Handle, Item, Wanted, log
+from angelia.bus.session import Session
+from angelia.errors import BlockedError, ClosedError, DisconnectedError
+from angelia.event import Event
+from angelia.filter import Advertisement, Filter
+from angelia.pattern import Pattern
+from angelia.types import EventType
+
+__all__ = ["Bus", "Client", "Subscription"]
+
+T = TypeVar("T")
+
+PATIENCE = 5.0  # seconds that a publisher waits before the log tells
+_WAITING = "a publisher has waited %s s for room in a queue of %s events with the policy block; who reads it?"
+
+_Tasks = dict[asyncio.Task[None], Session]
+
+
+class Subscription(Handle[T]):
+    """What `subscribe` returns: an asynchronous iterator over events, or the handle of a callback.
+
+    It stands from the call on. `async with` ends it at the end of the block; `await` returns it.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tasks: _Tasks,
+        what: Wanted[T],
+        callback: Callable[[T], object] | None,
+        where: str | Filter | None,
+        size: int,
+        policy: Policy,
+    ) -> None:
+        self._tasks = tasks
+        self._task: asyncio.Task[None] | None = None
+        self._something = asyncio.Event()
+        super().__init__(session, what, where, size, policy, self._arrived, callback)
+
+    # ------------------------------------------------ reading
+
+    async def get(self) -> T:
+        """The next event; waits for it."""
+        self._check_readable()
+        while not self._mailbox.is_readable:
+            self._something.clear()
+            await self._something.wait()
+        self._mailbox.reader = ref(_this_task())
+        return self._party.decode(self._mailbox.get())
+
+    def drain(self) -> list[T]:
+        """All events that are in the queue now, without waiting."""
+        self._check_readable()
+        return self._party.take_all()
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await self.get()
+        except ClosedError:
+            raise StopAsyncIteration from None
+
+    # ------------------------------------------------ callbacks
+
+    def _arrived(self) -> None:
+        if self._callback is None:
+            self._something.set()
+        elif self._task is None or self._task.done():
+            # Not by the loop's factory: an eager one would call back in the middle of a delivery.
+            self._task = asyncio.Task(self._call_back(self._callback), loop=asyncio.get_running_loop())
+            self._tasks[self._task] = self._party.session
+            self._task.add_done_callback(self._tasks.pop)
+
+    async def _call_back(self, callback: Callable[[T], object]) -> None:
+        """Give the callback one event after the other, until none is left."""
+        self._mailbox.reader = ref(_this_task())
+        try:
+            while self._mailbox.is_readable:
+                await self._call(callback, self._mailbox.get())
+                await asyncio.sleep(0)  # others are due
+        except ClosedError:
+            pass
+        except DisconnectedError as error:
+            log.error("%s (%s): %s", self.name, self.filter, error)
+        finally:
+            self._task = None  # what arrives from now on needs another task
+
+    async def _call(self, callback: Callable[[T], object], item: Item) -> None:
+        try:
+            result = callback(self._party.decode(item))
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            self._party.count_failure()
+            self._party.report_failure(item)
+
+    # ------------------------------------------------ the end
+
+    async def close(self) -> None:
+        """Unsubscribe. What is in the queue is forgotten; a callback that runs comes to its end."""
+        self._party.close()
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
+
+    async def _itself(self) -> Self:
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._itself().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Client:
+    """A party at a broker: it publishes and subscribes. Make one with `bus.client(…)`."""
+
+    def __init__(self, session: Session, tasks: _Tasks) -> None:
+        self._session = session
+        self._tasks = tasks
+
+    @property
+    def name(self) -> str:
+        """The name of the client, which is its identity as a publisher."""
+        return self._session.name
+
+    @property
+    def broker(self) -> str:
+        """The name of its broker."""
+        return self._session.broker
+
+    async def publish(self, event: object) -> None:
+        """Publish an event, or an instance of an event class.
+
+        When this returns, the event is in the queue of everybody who wants it.
+        """
+        tickets = self._session.publish(event)
+        if tickets:
+            await _admission(tickets)
+
+    @overload
+    def subscribe(
+        self,
+        filter: str | Filter,
+        callback: Callable[[Event], object] | None = None,
+        *,
+        size: int = DEFAULT_SIZE,
+        policy: Policy = "block",
+    ) -> Subscription[Event]: ...
+    @overload
+    def subscribe(
+        self,
+        filter: Pattern,
+        callback: Callable[[tuple[Event, ...]], object] | None = None,
+        *,
+        size: int = DEFAULT_SIZE,
+        policy: Policy = "block",
+    ) -> Subscription[tuple[Event, ...]]: ...
+    @overload
+    def subscribe(
+        self,
+        filter: type[T],
+        callback: Callable[[T], object] | None = None,
+        *,
+        where: str | Filter | None = None,
+        size: int = DEFAULT_SIZE,
+        policy: Policy = "block",
+    ) -> Subscription[T]: ...
+    def subscribe(
+        self,
+        filter: Any,  # noqa: A002 - what it is
+        callback: Callable[[Any], object] | None = None,
+        *,
+        where: str | Filter | None = None,
+        size: int = DEFAULT_SIZE,
+        policy: Policy = "block",
+    ) -> Subscription[Any]:
+        """Subscribe with a filter or pattern, its text, or an event class (and `where`, to narrow it).
+
+        For a pattern (`f1 then f2`), what comes is a tuple of events.
+        A callback, plain or asynchronous, is called with one event after the other; without one,
+        iterate over what is returned. `size` and `policy` are those of its queue.
+        """
+        return Subscription(self._session, self._tasks, filter, callback, where, size, policy)
+
+    async def advertise(self, advertisement: str | Advertisement | type[Any]) -> None:
+        """Tell what this client is going to publish."""
+        self._session.advertise(advertisement)
+
+    async def unadvertise(self, advertisement: str | Advertisement | type[Any]) -> None:
+        """Cancel all advertisements of this client that this one covers."""
+        self._session.unadvertise(advertisement)
+
+    async def define(self, event_type: EventType | type[Any]) -> None:
+        """Add an event type (a class with its ancestors), or change it in a compatible way."""
+        self._session.define(event_type)
+
+    async def interest(self, filter: str | Filter | type[Any]) -> bool:  # noqa: A002
+        """Whether anybody has subscribed to something that this filter may match."""
+        return self._session.interest(filter)
+
+    async def close(self) -> None:
+        """End all subscriptions of this client; what is in their queues can still be read."""
+        self._session.close()
+        await callbacks_done(self._tasks, self._session)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Bus(Client):
+    """Publish and subscribe within this process: `Bus()`, or several brokers `Bus(5, topology="line")`.
+
+    The bus is itself a client, at the first broker; `client` makes more. `clock` gives the time that
+    events are stamped with, in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        topology: str = "tree",
+        routing: str = "peer",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._core = Core(brokers, topology, routing, clock)
+        super().__init__(self._core.session("bus"), {})
+
+    def client(self, name: str, *, broker: str | None = None) -> Client:
+        """Another party, with a name of its own; at the first broker, if none is named."""
+        return Client(self._core.session(name, broker), self._tasks)
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """The names of the brokers."""
+        return tuple(self._core.network.nodes)
+
+    def stats(self) -> Stats:
+        """What has been published, received and dropped so far, and the subscriptions that are open."""
+        return self._core.stats()
+
+    async def close(self) -> None:
+        """End all clients. Iterations end with what is queued; callbacks come to their end first."""
+        self._core.close()
+        await callbacks_done(self._tasks)
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # a coroutine asks
+    return task
+
+
+async def callbacks_done(tasks: _Tasks, session: Session | None = None) -> None:
+    """Wait for callbacks (of one client), unless it is a callback that asks."""
+    while asyncio.current_task() not in tasks:
+        running = [task for task, owner in tasks.items() if session in (None, owner) and not task.done()]
+        if not running:
+            return
+        await asyncio.wait(running)
+
+
+async def _admission(tickets: list[Ticket[Item]]) -> None:
+    """Wait for room. Queues that are merely full get a chance: their consumers may be due."""
+    try:
+        await asyncio.sleep(0)
+        for ticket in tickets:
+            if not ticket.admitted:
+                await _room(ticket)
+    finally:
+        for ticket in tickets:
+            ticket.withdraw()
+
+
+async def _room(ticket: Ticket[Item]) -> None:
+    reader = ticket.mailbox.reader
+    if reader is not None and reader() is asyncio.current_task():
+        raise BlockedError(
+            f"the queue ({ticket.mailbox.size} events) is full, and the task that reads it is the one that "
+            "publishes: it would wait for itself; publish from another task, or choose another policy"
+        )
+    loop = asyncio.get_running_loop()
+    admitted = loop.create_future()
+    ticket.wake = lambda: None if admitted.done() else admitted.set_result(None)
+    warning = loop.call_later(PATIENCE, log.warning, _WAITING, PATIENCE, ticket.mailbox.size)
+    try:
+        await admitted
+    finally:
+        warning.cancel()

@@ -1,0 +1,131 @@
+"""What both shells of the bus share: clients and their subscriptions, on a network in this process.
+
+Nothing waits in here, and calls must not overlap (see `mailbox.py`). A subscription is a party of its
+own: each has an event at most once, whatever the paths, and two subscriptions of one client that match
+both have it. Requests take effect in the order in which they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from angelia.bus.mailbox import Ticket
+from angelia.bus.network import Network
+from angelia.bus.party import Item, Party, SubscriptionStats
+from angelia.bus.session import Session
+from angelia.errors import ClosedError, RequestError
+from angelia.messages import Deliver, DeliverSequence, Effect, FromClient, Reply, Request
+
+__all__ = ["Core", "Stats"]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a bus has done, closed subscriptions included; and the subscriptions that are open.
+
+    `received` is what went towards queues, `dropped` is part of it; `failed` callbacks raised an
+    exception; `messages` went between brokers.
+    """
+
+    published: int
+    received: int
+    dropped: int
+    failed: int
+    messages: int
+    subscriptions: tuple[SubscriptionStats, ...]
+
+
+class _Counts(NamedTuple):
+    received: int = 0
+    dropped: int = 0
+
+    def plus(self, party: Party[Any]) -> _Counts:
+        return _Counts(self.received + party.mailbox.received, self.dropped + party.mailbox.dropped)
+
+
+class Core:
+    """The clients of a bus and its network."""
+
+    def __init__(self, brokers: int, topology: str, routing: str, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.network = Network(brokers, topology, routing, clock())
+        self.sessions: dict[str, Session] = {}
+        self.parties: dict[str, Party[Any]] = {}
+        self.published = 0
+        self.failed = 0
+        self._is_closed = False
+        self._entered = 0
+        self._gone = _Counts()  # of subscriptions that are closed
+
+    def check_open(self) -> None:
+        """Raise a `ClosedError` if the bus was closed."""
+        if self._is_closed:
+            raise ClosedError("the bus is closed")
+
+    def session(self, name: str, broker: str | None = None) -> Session:
+        """A new client, at the first broker if none is named."""
+        self.check_open()
+        if name in self.sessions:
+            raise RequestError(f"there is a client {name!r} already; give each its own name")
+        if not name or "#" in name:
+            raise RequestError(f"a client needs a name, without '#'; {name!r} is none")
+        self.sessions[name] = session = Session(self, name, broker or next(iter(self.network.nodes)))
+        return session
+
+    # ------------------------------------------------ requests
+
+    def request(self, session: Session, request: Request) -> tuple[str | None, list[Ticket[Item]]]:
+        """Have a request done. Returns why it was refused, if so, and who is to be waited for."""
+        given = FromClient(session.name, request)
+        effects = self.network.run([(session.broker, given)], self.clock())
+        reason = next((effect.error for effect in effects if isinstance(effect, Reply)), None)
+        return reason, self._deliver(effects)
+
+    def _deliver(self, effects: Iterable[Effect]) -> list[Ticket[Item]]:
+        wanted = [
+            (party.age, party, effect.event if isinstance(effect, Deliver) else effect.events)
+            for effect in effects
+            if isinstance(effect, Deliver | DeliverSequence)
+            for party in map(self.parties.__getitem__, effect.identities)
+        ]
+        wanted.sort(key=itemgetter(0))  # the oldest subscription first
+        tickets = []
+        for _, party, item in wanted:
+            ticket = party.mailbox.put(item)
+            if ticket is not None:
+                tickets.append(ticket)
+            if not party.mailbox.is_open:  # by its policy, just now
+                party.session.unsubscribe(party)
+        return tickets
+
+    # ------------------------------------------------ subscriptions
+
+    def enter(self, name: str, party: Party[Any]) -> int:
+        """Note a subscription; returns its number."""
+        self.parties[name] = party
+        self._entered += 1
+        return self._entered
+
+    def forget(self, party: Party[Any]) -> None:
+        """Drop a subscription, but not what it counted."""
+        del self.parties[party.name]
+        self._gone = self._gone.plus(party)
+
+    def close(self) -> None:
+        """End all clients; what is in queues can still be read."""
+        self._is_closed = True
+        for party in list(self.parties.values()):
+            self.forget(party)
+            party.mailbox.finish()
+
+    def stats(self) -> Stats:
+        """Counts, and the open subscriptions in the order in which they were made."""
+        parties = sorted(self.parties.values(), key=lambda party: party.age)
+        total = self._gone
+        for party in parties:
+            total = total.plus(party)
+        rows = tuple(party.stats() for party in parties)
+        return Stats(self.published, *total, self.failed, self.network.messages, rows)

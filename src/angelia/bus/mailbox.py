@@ -1,0 +1,174 @@
+"""A bounded queue of one subscription, and what happens when it is full.
+
+Nothing waits in here. Who must wait is given a `Ticket`, or calls again after being woken; how to wait
+is the affair of the shells. Calls must not overlap: the asynchronous shell has one thread, the
+synchronous one a lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar, get_args
+from weakref import ref
+
+from angelia.errors import AngeliaError, ClosedError, DisconnectedError, RequestError
+
+__all__ = ["DEFAULT_SIZE", "Mailbox", "Policy", "Ticket"]
+
+T = TypeVar("T")
+
+Policy = Literal["block", "drop_oldest", "drop_newest", "disconnect"]
+
+DEFAULT_SIZE = 1024
+
+
+class Ticket(Generic[T]):
+    """An item before a full queue: `admitted` once the publisher need not wait for it any more."""
+
+    __slots__ = ("admitted", "item", "mailbox", "wake")
+
+    def __init__(self, mailbox: Mailbox[T], item: T, admitted: bool) -> None:
+        self.mailbox = mailbox
+        self.item = item
+        self.admitted = admitted
+        self.wake: Callable[[], None] = _nobody
+
+    def admit(self) -> None:
+        """Let the publisher go."""
+        self.admitted = True
+        self.wake()
+
+    def withdraw(self) -> None:
+        """Give up waiting; the item counts as dropped."""
+        if not self.admitted:
+            self.admitted = True
+            self.mailbox.withdraw(self)
+
+
+class Mailbox(Generic[T]):
+    """A queue with `size` places and a policy for when they are taken.
+
+    `arrived` is called when there is something to read, be it an item or the end.
+    """
+
+    def __init__(self, size: int, policy: Policy, arrived: Callable[[], None]) -> None:
+        if not isinstance(size, int) or size < 1:
+            raise RequestError(f"a queue has a size of at least 1, not {size!r}")
+        if policy not in get_args(Policy):
+            raise RequestError(f"there is no policy {policy!r}; there are {', '.join(get_args(Policy))}")
+        self.size = size
+        self.policy = policy
+        self.received = 0
+        self.dropped = 0
+        self.reader: ref[Any] | None = None  # the task or thread that read last
+        self._items: deque[T] = deque()
+        self._waiting: deque[Ticket[T]] = deque()
+        self._end: AngeliaError | None = None
+        self._arrived = arrived
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether items may still come."""
+        return self._end is None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether `get` has something to say: an item, or that there will be none."""
+        return bool(self._items) or self._end is not None
+
+    # ------------------------------------------------ publishers
+
+    def put(self, item: T) -> Ticket[T] | None:
+        """Add an item. A ticket tells that the queue is full, and whether to wait."""
+        if self._end is not None:
+            return None
+        self.received += 1
+        if len(self._items) < self.size:
+            self._add(item)
+            return Ticket(self, item, admitted=True) if len(self._items) == self.size else None
+        return _WHEN_FULL[self.policy](self, item)
+
+    def _add(self, item: T) -> None:
+        self._items.append(item)
+        self._arrived()
+
+    def _block(self, item: T) -> Ticket[T]:
+        ticket = Ticket(self, item, admitted=False)
+        self._waiting.append(ticket)
+        return ticket
+
+    def _drop_oldest(self, item: T) -> Ticket[T]:
+        self._items.append(item)
+        return self._dropped(self._items.popleft())
+
+    def _dropped(self, item: T) -> Ticket[T]:
+        self.dropped += 1
+        return Ticket(self, item, admitted=True)
+
+    def _disconnect(self, item: T) -> None:
+        self.dropped += len(self._items) + 1
+        self._items.clear()
+        self._finish(
+            DisconnectedError(
+                f"the subscription was ended: its queue of {self.size} was full, and its policy is "
+                f"disconnect; {self.dropped} events were dropped"
+            )
+        )
+
+    def withdraw(self, ticket: Ticket[T]) -> None:
+        """A publisher no longer waits."""
+        self._waiting.remove(ticket)
+        self.dropped += 1
+
+    # ------------------------------------------------ the consumer
+
+    def get(self) -> T:
+        """The oldest item; the error that says why there is none, after the end."""
+        if self._items:
+            item = self._items.popleft()
+            if self._waiting:
+                self._let_in()
+            return item
+        end = self._end or LookupError("nothing has arrived; ask is_readable first")
+        raise type(end)(*end.args)  # anew, for each reader its own
+
+    def _let_in(self) -> None:
+        ticket = self._waiting.popleft()
+        self._add(ticket.item)
+        ticket.admit()
+
+    # ------------------------------------------------ the end
+
+    def finish(self) -> None:
+        """No more items; what is here, or waits, can still be read."""
+        while self._waiting:
+            self._let_in()
+        self._finish(ClosedError("the subscription is closed"))
+
+    def discard(self) -> None:
+        """The consumer is gone, and wants nothing of what is here."""
+        self._items.clear()
+        while self._waiting:
+            self._waiting.popleft().admit()
+        self._finish(ClosedError("the subscription is closed"))
+
+    def _finish(self, end: AngeliaError) -> None:
+        if self._end is None:
+            self._end = end
+            self._arrived()
+
+
+_WHEN_FULL: dict[str, Callable[[Mailbox[Any], Any], Ticket[Any] | None]] = {
+    "block": Mailbox._block,
+    "drop_oldest": Mailbox._drop_oldest,
+    "drop_newest": Mailbox._dropped,
+    "disconnect": Mailbox._disconnect,
+}
+
+
+def _nobody() -> None:
+    """Wakes nobody: the publisher has not begun to wait."""

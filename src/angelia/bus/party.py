@@ -1,0 +1,142 @@
+"""An interested party: one subscription of a client, with a queue of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from angelia.bus.mailbox import Mailbox, Policy
+from angelia.errors import RequestError
+from angelia.event import Event
+from angelia.filter import Filter
+from angelia.pattern import Pattern
+from angelia.types import from_event
+
+if TYPE_CHECKING:
+    from angelia.bus.session import Session
+
+__all__ = ["Handle", "Item", "Party", "SubscriptionStats", "Wanted", "log"]
+
+T = TypeVar("T")
+
+Item = Event | tuple[Event, ...]  # an event, or those that match a pattern
+Wanted = str | Filter | Pattern | type[T]
+
+log = logging.getLogger("angelia.bus")
+
+
+@dataclass(frozen=True)
+class SubscriptionStats:
+    """A subscription, seen from outside. `received` is all that matched; `dropped` is part of it."""
+
+    name: str
+    filter: Filter | Pattern
+    policy: Policy
+    size: int
+    queued: int
+    received: int
+    dropped: int
+    failed: int
+
+
+class Party(Generic[T]):
+    """Who wants what, and what has come for it."""
+
+    def __init__(
+        self,
+        session: Session,
+        what: Wanted[T],
+        where: str | Filter | None,
+        mailbox: Mailbox[Item],
+    ) -> None:
+        self.session = session
+        self.filter = session.wanted(what, where)
+        self.mailbox = mailbox
+        self.failed = 0
+        self.name, self.age = session.subscribe(self)
+        self._class = what if isinstance(what, type) else None
+
+    def decode(self, item: Item) -> T:
+        """What the subscriber sees of an event: an instance, if it asked for a class."""
+        if self._class is None or isinstance(item, tuple):
+            return item  # type: ignore[return-value] # T is Item where no class is asked for
+        return from_event(self._class, item, self.session.registry)
+
+    def take_all(self) -> list[T]:
+        """All that is in the queue."""
+        return [self.decode(self.mailbox.get()) for _ in range(len(self.mailbox))]
+
+    def close(self) -> None:
+        """Unsubscribe, and forget what is in the queue."""
+        self.session.unsubscribe(self)
+        self.mailbox.discard()
+
+    def count_failure(self) -> None:
+        """Its callback raised."""
+        self.failed += 1
+        self.session.core.failed += 1
+
+    def report_failure(self, item: Item) -> None:
+        """Tell in the log what its callback raised."""
+        ids = ", ".join(str(event.id) for event in (item if isinstance(item, tuple) else (item,)))
+        log.exception("the callback of %s (%s) failed for the event %s", self.name, self.filter, ids)
+
+    def stats(self) -> SubscriptionStats:
+        """The subscription as numbers."""
+        box = self.mailbox
+        return SubscriptionStats(
+            name=self.name,
+            filter=self.filter,
+            policy=box.policy,
+            size=box.size,
+            queued=len(box),
+            received=box.received,
+            dropped=box.dropped,
+            failed=self.failed,
+        )
+
+
+class Handle(Generic[T]):
+    """What a subscription of either shell tells of itself."""
+
+    def __init__(
+        self,
+        session: Session,
+        what: Wanted[T],
+        where: str | Filter | None,
+        size: int,
+        policy: Policy,
+        arrived: Callable[[], None],
+        callback: Callable[[T], object] | None,
+    ) -> None:
+        self._callback = callback
+        self._mailbox: Mailbox[Item] = Mailbox(size, policy, arrived)
+        self._party: Party[T] = Party(session, what, where, self._mailbox)
+
+    def _check_readable(self) -> None:
+        if self._callback is not None:
+            raise RequestError("the events of this subscription go to its callback")
+
+    @property
+    def name(self) -> str:
+        """The name of the subscription, while it is open."""
+        return self._party.name
+
+    @property
+    def filter(self) -> Filter | Pattern:
+        """What it is for."""
+        return self._party.filter
+
+    @property
+    def dropped(self) -> int:
+        """How many events the queue had no room for."""
+        return self._mailbox.dropped
+
+    def stats(self) -> SubscriptionStats:
+        """The subscription as numbers."""
+        return self._party.stats()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} {str(self.filter)!r}>"

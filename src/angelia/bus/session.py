@@ -1,0 +1,199 @@
+"""One client at one broker: its requests, and the names of its subscriptions."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any
+
+from angelia.bus.mailbox import Ticket
+from angelia.bus.party import Item, Party, Wanted
+from angelia.errors import AngeliaError, ClosedError, EventTypeError, RequestError
+from angelia.event import Event
+from angelia.filter import Advertisement, Filter, check_filter
+from angelia.messages import (
+    Advertise,
+    ClientDown,
+    DefineType,
+    Publish,
+    Request,
+    Subscribe,
+    SubscribePattern,
+    Unadvertise,
+    Unsubscribe,
+    UnsubscribePattern,
+)
+from angelia.pattern import Pattern
+from angelia.types import EventType, TypeRegistry, to_event, type_of
+from angelia.types.binding import event_classes
+
+if TYPE_CHECKING:
+    from angelia.bus.core import Core
+
+__all__ = ["Session"]
+
+
+class Session:
+    """A client, whom the shells speak for."""
+
+    def __init__(self, core: Core, name: str, broker: str) -> None:
+        self.core = core
+        self.name = name
+        self.broker = broker
+        self.registry: TypeRegistry = core.network.node(broker).registry
+        self.is_closed = False
+        # Numbers of closed subscriptions are used again: a node remembers every name it has seen.
+        self._free: list[int] = []
+        self._highest = 0
+
+    def _check_open(self) -> None:
+        self.core.check_open()
+        if self.is_closed:
+            raise ClosedError(f"the client {self.name!r} is closed")
+
+    def _request(self, request: Request) -> list[Ticket[Item]]:
+        """Have a request done, or raise why not; a publication returns who is to be waited for."""
+        reason, tickets = self.core.request(self, request)
+        if reason is not None:
+            raise _refusal(request, reason, self.registry)
+        return tickets
+
+    # ------------------------------------------------ publishers
+
+    def publish(self, what: object) -> list[Ticket[Item]]:
+        """Publish an event or an instance: it is in all queues but for those that the tickets are of."""
+        self._check_open()
+        tickets = self._request(Publish(self.name, what if isinstance(what, Event) else self._event_of(what)))
+        self.core.published += 1
+        return tickets
+
+    def _event_of(self, instance: object) -> Event:
+        try:
+            event = to_event(instance)
+        except EventTypeError as error:
+            raise RequestError(f"publish an Event or an instance of an event class: {error}") from None
+        self._introduce(type(instance))
+        return event
+
+    def advertise(self, what: str | Advertisement | type[Any]) -> None:
+        """Tell what this client is going to publish."""
+        self._check_open()
+        self._request(Advertise(self.name, self._advertisement(what)))
+
+    def unadvertise(self, what: str | Advertisement | type[Any]) -> None:
+        """Cancel the advertisements of this client that this one covers."""
+        self._check_open()
+        self._request(Unadvertise(self.name, self._advertisement(what)))
+
+    def _advertisement(self, what: str | Advertisement | type[Any]) -> Advertisement:
+        if isinstance(what, Advertisement):
+            return what
+        if isinstance(what, str):
+            return Advertisement.parse(what)
+        return Advertisement(None, self._type_name("an advertisement is a text, an Advertisement", what))
+
+    def interest(self, what: str | Filter | type[Any]) -> bool:
+        """Whether somebody has subscribed to some of this."""
+        self._check_open()
+        asked = self._filter(what)
+        return any(
+            one.overlaps(asked, self.registry)
+            for party in self.core.parties.values()
+            for one in _filters(party.filter)
+        )
+
+    # ------------------------------------------------ types
+
+    def define(self, what: EventType | type[Any]) -> None:
+        """Add an event type, or change it in a compatible way; a class with its ancestors."""
+        self._check_open()
+        types = [what] if isinstance(what, EventType) else map(type_of, event_classes(what))
+        for event_type in types:
+            self._request(DefineType(self.name, event_type))
+
+    def _introduce(self, cls: type[Any]) -> None:
+        """Define the types of a class that are not known yet. Those that are may have grown since."""
+        if type_of(cls).name not in self.registry:
+            for event_type in map(type_of, event_classes(cls)):
+                if event_type.name not in self.registry:
+                    self._request(DefineType(self.name, event_type))
+
+    def _type_name(self, usage: str, what: object) -> str:
+        if not isinstance(what, type):
+            raise RequestError(f"{usage} or an event class, not {type(what).__name__}")
+        self._introduce(what)
+        return type_of(what).name
+
+    # ------------------------------------------------ subscribers
+
+    def wanted(self, what: Wanted[Any], where: str | Filter | None) -> Filter | Pattern:
+        """The filter or pattern of a subscription; `where` narrows a filter."""
+        self._check_open()
+        asked = Pattern.parse(what) if isinstance(what, str) else what
+        if isinstance(asked, Pattern) and not asked.is_simple:
+            if where is not None:
+                raise RequestError("where narrows a filter; of a pattern, narrow the filters themselves")
+            return asked
+        found = asked.filters[0] if isinstance(asked, Pattern) else self._filter(asked)
+        return found if where is None else found & self._filter(where)
+
+    def _filter(self, what: str | Filter | type[Any]) -> Filter:
+        if isinstance(what, Filter):
+            return what
+        if isinstance(what, str):
+            return Filter.parse(what)
+        return Filter.of_type(self._type_name("a filter is a text, a Filter, a Pattern", what))
+
+    def subscribe(self, party: Party[Any]) -> tuple[str, int]:
+        """Enter a subscription; returns its name and number."""
+        number = heapq.heappop(self._free) if self._free else self._highest + 1
+        name = f"{self.name}#{number}"
+        wanted = party.filter
+        try:
+            self._request(
+                SubscribePattern(name, wanted) if isinstance(wanted, Pattern) else Subscribe(name, wanted)
+            )
+        except AngeliaError:
+            heapq.heappush(self._free, number)
+            raise
+        finally:
+            self._highest = max(self._highest, number)
+        return name, self.core.enter(name, party)
+
+    def unsubscribe(self, party: Party[Any]) -> None:
+        """Cancel a subscription, unless it is over."""
+        if self.core.parties.get(party.name) is party:
+            self.core.forget(party)
+            name, wanted = party.name, party.filter
+            self._request(
+                UnsubscribePattern(name, wanted) if isinstance(wanted, Pattern) else Unsubscribe(name, wanted)
+            )
+            heapq.heappush(self._free, int(party.name.rpartition("#")[2]))
+
+    def close(self) -> None:
+        """End the client with all its subscriptions; what is in queues can still be read."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        del self.core.sessions[self.name]
+        self.core.network.run([(self.broker, ClientDown(self.name))], self.core.clock())
+        for party in [one for one in self.core.parties.values() if one.session is self]:
+            self.core.forget(party)
+            party.mailbox.finish()
+
+
+def _refusal(request: Request, reason: str, registry: TypeRegistry) -> AngeliaError:
+    """Why a request was refused: the error behind the reason where it can be told, or a `RequestError`."""
+    try:
+        if isinstance(request, Publish):
+            registry.check(request.event)
+        if isinstance(request, Subscribe | SubscribePattern):
+            for wanted in _filters(request.filter if isinstance(request, Subscribe) else request.pattern):
+                check_filter(wanted, registry)
+    except AngeliaError as error:
+        if str(error) == reason:
+            return error
+    return RequestError(reason)
+
+
+def _filters(wanted: Filter | Pattern) -> tuple[Filter, ...]:
+    return wanted.filters if isinstance(wanted, Pattern) else (wanted,)
