@@ -3,6 +3,7 @@
 from angelia.bus import Bus, SyncBus
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter, attr
+from angelia.matching import Matcher
 from angelia.pattern import Pattern
 from angelia.types import EventType, TypeRegistry, event_type
 
@@ -14,6 +15,7 @@ __all__ = [
     "Event",
     "EventType",
     "Filter",
+    "Matcher",
     "Pattern",
     "SyncBus",
     "TypeRegistry",

@@ -1,0 +1,193 @@
+"""Ranking bounds, the second step of building an index: their order, and the tables that rank values.
+
+This is plain Python where bounds are Python objects, and holds the GIL: it works in slices and calls
+`pause` between them, so that a build in a background thread does not stop the matching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from angelia.matching.draft import Bounds, Draft, SlotDraft
+from angelia.matching.layout import EXACT_FLOAT, EXACT_INT, SLOT_WORDS
+from angelia.matching.slots import Slot, TextIndex
+
+__all__ = ["Ranking", "Words", "gathered", "microseconds"]
+
+Words = NDArray[np.uint32]
+
+SLICE = 8192  # values gathered between two pauses
+SORT_SLICE = 2048  # strings sorted between two pauses
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def microseconds(at: datetime) -> int:
+    """A timestamp as an integer."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def gathered(values: Iterable[Any], count: int, kind: Any, pause: Callable[[], None]) -> NDArray[Any]:
+    """An array of Python values, made in slices."""
+    out = np.empty(count, kind)
+    rest = iter(values)
+    for start in range(0, count, SLICE):
+        size = min(SLICE, count - start)
+        out[start : start + size] = np.fromiter(islice(rest, size), kind, size)
+        pause()
+    return out
+
+
+class Ranking:
+    """Ranks for all bounds of a draft, and the tables by which a value finds its own."""
+
+    def __init__(self, draft: Draft, pause: Callable[[], None]) -> None:
+        self.ranks = np.zeros(draft.bound_count, np.uint32)
+        self.sizes = np.ones(draft.bound_count, np.int64)  # of a kind, at the bound below all of it
+        self.rows = np.zeros((max(1, len(draft.slots)), SLOT_WORDS), np.uint32)
+        self.floats: list[NDArray[np.float64]] = []
+        self.ints: list[NDArray[np.int64]] = []
+        self.flags: list[Words] = []
+        self.slots: list[Slot] = []
+        self._float_count = self._int_count = 0
+        self._next = 2
+        self._pause = pause
+        # Slots in which single bounds count come first: tables by bound then end with the last of these.
+        for slot in sorted(draft.slots.values(), key=lambda slot: not slot.has_points):
+            self.slots.append(self._rank_slot(slot))
+        self.slots.sort(key=lambda slot: slot.index)
+
+    @property
+    def end(self) -> int:
+        """A number that is greater than all ranks."""
+        return self._next
+
+    def _rank_slot(self, draft: SlotDraft) -> Slot:
+        row = self.rows[draft.index]
+        row[0] = self.ranks[draft.first] = first = self._next
+        self._next += 2
+        false = self._zone(draft.bools, self._numbers(draft.bools)) + 1
+        self._rank_numbers(row, draft.numbers)
+        self._rank_timestamps(row, draft.times)
+        strings, string_zone = self._rank_strings(draft.strings)
+        self.ranks[draft.last] = self._next
+        self.sizes[draft.first] = self._next - first
+        texts = TextIndex([(op, text, number) for (op, text), number in draft.texts.items()])
+        return Slot(
+            draft.name,
+            draft.index,
+            first,
+            false,
+            string_zone,
+            strings,
+            draft.orders_strings,
+            draft.has_points,
+            texts,
+        )
+
+    def _zone(self, bounds: Bounds, numbers: NDArray[np.int64]) -> int:
+        """Give ranks to the bounds of a kind, whose numbers are given in order; the first of the ranks."""
+        zone, count = self._next, len(numbers)
+        self.ranks[numbers] = zone + 1 + 2 * np.arange(count)
+        self.ranks[bounds.below], self.ranks[bounds.above] = zone, zone + 2 * count + 1
+        self.sizes[bounds.below] = 2 * count + 1
+        self._next += 2 * count + 2
+        return zone
+
+    def _rank_numbers(self, row: Words, bounds: Bounds) -> None:
+        floats = gathered(bounds.index, len(bounds.index), np.float64, self._pause)
+        is_exact = not floats.size or float(np.abs(floats).max()) < 2.0**53
+        values = [] if is_exact else list(bounds.index)
+        if not is_exact:
+            order, floats, exact = _exact_order(values)
+        else:
+            order = np.argsort(floats, kind="stable")
+            floats = floats[order]
+            exact = np.ones(len(floats), bool)
+        within = int(np.count_nonzero(floats < 2.0**63))
+        ceilings = np.clip(np.ceil(floats[:within]), -(2.0**63), None)
+        ints = np.where(
+            ceilings > 2.0**63 - 1025,
+            np.int64(2**63 - 1),
+            np.minimum(ceilings, 2.0**63 - 1025).astype(np.int64),
+        )
+        whole = np.zeros(len(floats), bool)
+        whole[:within] = ceilings == floats[:within]
+        if not is_exact:
+            ints, whole = _exact_integers([values[i] for i in order])
+        zone = self._zone(bounds, self._numbers(bounds)[order])
+        row[1:6] = zone, len(floats), len(ints), self._float_count, self._int_count
+        self._keep(ints)
+        self.floats.append(floats)
+        self.flags.append((exact * EXACT_FLOAT + whole * EXACT_INT).astype(np.uint32))
+        self._float_count += len(floats)
+
+    def _rank_timestamps(self, row: Words, bounds: Bounds) -> None:
+        ints = gathered(map(microseconds, bounds.index), len(bounds.index), np.int64, self._pause)
+        order = np.argsort(ints, kind="stable")
+        zone = self._zone(bounds, self._numbers(bounds)[order])
+        row[6:9] = zone, len(ints), self._int_count
+        self._keep(ints[order])
+
+    def _keep(self, ints: NDArray[np.int64]) -> None:
+        self.ints.append(ints)
+        self._int_count += len(ints)
+
+    def _rank_strings(self, bounds: Bounds) -> tuple[list[str], int]:
+        ordered = _sorted_in_slices(list(bounds.index), self._pause)
+        numbers = gathered(map(bounds.index.__getitem__, ordered), len(ordered), np.int64, self._pause)
+        return ordered, self._zone(bounds, numbers)
+
+    def _numbers(self, bounds: Bounds) -> NDArray[np.int64]:
+        """The numbers of bounds as they came."""
+        return gathered(bounds.index.values(), len(bounds.index), np.int64, self._pause)
+
+
+def _sorted_in_slices(values: list[str], pause: Callable[[], None]) -> list[str]:
+    runs = []
+    for start in range(0, len(values), SORT_SLICE):
+        runs.append(sorted(values[start : start + SORT_SLICE]))
+        pause()
+    ordered: list[str] = []
+    for i, value in enumerate(merge(*runs)):
+        ordered.append(value)
+        if i % SORT_SLICE == 0:
+            pause()
+    return ordered
+
+
+def _exact_order(values: list[Any]) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_]]:
+    """The order of numbers of which some are integers that no float equals.
+
+    With it the least float that is not below each, and whether that is the number itself.
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    floats = np.array([_float_from(values[i]) for i in order])
+    exact = np.array([float(f) == values[i] for f, i in zip(floats, order, strict=True)])
+    return np.array(order), floats, exact
+
+
+def _float_from(value: Any) -> float:
+    near = float(value)
+    return near if near >= value else float(np.nextafter(near, np.inf))
+
+
+def _exact_integers(values: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The least integer that is not below each number, as far as there is one of 64 bits."""
+    ceilings = []
+    for value in values:
+        ceiling = value if isinstance(value, int) else int(np.ceil(value))
+        if ceiling >= 2**63:
+            break
+        ceilings.append(max(ceiling, -(2**63)))
+    whole = [value == int(value) for value in values]
+    whole = [w and -(2**63) <= v < 2**63 for w, v in zip(whole, values, strict=True)]
+    return np.array(ceilings, np.int64), np.array(whole, bool)

@@ -1,0 +1,80 @@
+"""When the compiled engine is ready.
+
+Importing numba takes half a second, and compiling the kernels for the first time ten: too long for a
+broker that has events to deliver. So a process starts with the pure engine; a thread has the kernels
+compiled by another process, which leaves them in numba's cache on disk, and then loads them from there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from threading import Lock, Thread
+from weakref import WeakMethod
+
+__all__ = ["Readiness", "readiness"]
+
+_COMPILE = "import os; os.nice(5); import angelia.matching.snapshot"
+
+
+class Readiness:
+    """Whether the compiled engine can be used; it is the same for all matchers of a process."""
+
+    def __init__(self) -> None:
+        self.is_ready = False
+        self.problem: str | None = None
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._waiting: list[WeakMethod[Callable[[], None]]] = []
+        missing = [name for name in ("numpy", "numba") if not _is_installed(name)]
+        if missing:
+            self.problem = f"{' and '.join(missing)} is not installed; pip install angelia[match]"
+
+    def prepare(self, then: Callable[[], None]) -> None:
+        """See to it, in the background, that it gets ready; `then`, a method, is called when it is."""
+        with self._lock:
+            if then not in (method() for method in self._waiting):
+                self._waiting.append(WeakMethod(then))
+            if self._thread is None and not self.is_ready and self.problem is None:
+                self._thread = Thread(target=self._prepare, name="angelia-compile", daemon=True)
+                self._thread.start()
+
+    def wait(self) -> None:
+        """Get it ready now, however long it takes."""
+        if not self.is_ready and self.problem is None:
+            self._load()
+
+    def _prepare(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run(
+            [sys.executable, "-c", _COMPILE], env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            self._load()
+        else:
+            last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            self.problem = f"the kernels could not be compiled: {last[0]}"
+
+    def _load(self) -> None:
+        import angelia.matching.snapshot
+
+        assert angelia.matching.snapshot
+        with self._lock:
+            self.is_ready = True
+            waiting, self._waiting = self._waiting, []
+        for method in waiting:
+            if (then := method()) is not None:
+                then()
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # an import hook says so
+        return False
+
+
+readiness = Readiness()
