@@ -8,12 +8,13 @@ notification also returns the parties it goes to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from angelia.errors import RoutingError
-from angelia.event import Event, Scalar
+from angelia.event import Event
 from angelia.filter import Advertisement, Filter
+from angelia.matching import Matcher
 from angelia.messages import Message, Notify, NotifySequence, Send
 from angelia.pattern import Pattern
 from angelia.routing.interfaces import Interface, Local, Monitor, Party, Peer
@@ -165,50 +166,32 @@ def _sequence(occurrence: Occurrence) -> NotifySequence:
 
 
 class Interests:
-    """Who wants what: filters with the interfaces that subscribed to them.
-
-    Filters that ask for certain values of an attribute in every alternative are found by the value.
-    """
+    """Who wants what: filters with the interfaces that subscribed to them."""
 
     def __init__(self, registry: TypeRegistry) -> None:
         self._registry = registry
         self._filters: dict[Filter, set[Interface]] = {}
-        self._by_value: dict[str, dict[Scalar, dict[Filter, None]]] = {}  # by attribute, then value
-        self._others: dict[Filter, None] = {}
+        self._matcher = Matcher(registry)
 
     def add(self, interface: Interface, filter: Filter) -> None:  # noqa: A002
         """Note an interest; noting it again changes nothing."""
-        if filter not in self._filters:
-            self._filters[filter] = set()
-            places = _values(filter)
-            for name, value in places:
-                self._by_value.setdefault(name, {}).setdefault(value, {})[filter] = None
-            if not places:
-                self._others[filter] = None
-        self._filters[filter].add(interface)
+        interfaces = self._filters.setdefault(filter, set())
+        if interface not in interfaces:
+            interfaces.add(interface)
+            self._matcher.add((interface, filter), filter, link=interface)
 
     def remove(self, interface: Interface, filter: Filter) -> None:  # noqa: A002
         """Forget an interest."""
+        self._matcher.remove((interface, filter))
         interfaces = self._filters[filter]
-        interfaces.discard(interface)
+        interfaces.remove(interface)
         if not interfaces:
             del self._filters[filter]
-            self._others.pop(filter, None)
-            for name, value in _values(filter):
-                self._take_out(name, value, filter)
-
-    def _take_out(self, name: str, value: Scalar, filter: Filter) -> None:  # noqa: A002
-        values = self._by_value[name]
-        del values[value][filter]
-        if not values[value]:
-            del values[value]
-        if not values:
-            del self._by_value[name]
 
     def reset(self, interests: Iterable[tuple[Interface, Filter]]) -> None:
         """Forget all and note these instead."""
-        for table in (self._filters, self._by_value, self._others):
-            table.clear()
+        self._filters.clear()
+        self._matcher = Matcher(self._registry)
         for interface, filter in interests:  # noqa: A001
             self.add(interface, filter)
 
@@ -222,36 +205,7 @@ class Interests:
 
     def interested(self, event: Event) -> set[Interface]:
         """The interfaces with some filter that matches."""
-        found: set[Interface] = set()
-        for filters in (self._others, *self._having_values(event)):
-            for filter in filters:  # noqa: A001
-                interfaces = self._filters[filter]
-                if not interfaces <= found and filter.matches(event, self._registry):
-                    found |= interfaces
-        return found
-
-    def _having_values(self, event: Event) -> Iterator[dict[Filter, None]]:
-        for name, values in self._by_value.items():
-            value = event.get(name)
-            for element in value if isinstance(value, tuple) else (value,):
-                if element in values:
-                    yield values[element]
-
-
-def _values(filter: Filter) -> set[tuple[str, Scalar]]:  # noqa: A002
-    """An attribute an alternative with the values that it must have; empty if one asks for none."""
-    places: set[tuple[str, Scalar]] = set()
-    for part in filter.conjunctions:
-        points = ((n, c.some.points) for n, c in part.conditions.items() if c.some is not None)
-        name, values = min(((n, p) for n, p in points if p), key=_few, default=("", ()))
-        if not values:
-            return set()
-        places.update((name, value) for value in values)
-    return places
-
-
-def _few(choice: tuple[str, Collection[Scalar]]) -> tuple[int, str]:
-    return len(choice[1]), choice[0]
+        return set(self._matcher.match_links(event))
 
 
 class Seen:
