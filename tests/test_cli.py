@@ -81,3 +81,16 @@ def test_a_filter_that_is_not_text_is_one_clear_message():
     assert run.returncode == 1
     assert "unexpected character" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_without_the_extra_the_simulator_says_what_to_install():
+    code = "import sys; sys.modules['numpy'] = None; sys.argv = ['angelia', 'sim', 'check', '--seeds', '3']; "
+    run = subprocess.run(
+        [sys.executable, "-c", code + "from angelia.cli import main; main()"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 1
+    assert "angelia[sim]" in run.stderr
+    assert "Traceback" not in run.stderr

@@ -26,6 +26,30 @@ filters = typer.Typer(help="Look at filters.", no_args_is_help=True)
 app.add_typer(filters, name="filter")
 
 
+def _add_simulator() -> None:
+    """Add what needs the extra `sim`; without it, say so when it is asked for."""
+    try:
+        from angelia.sim.cli import app as simulator
+        from angelia.sim.experiments.cli import app as experiments
+    except ModuleNotFoundError as error:
+        missing = error.name
+
+        def refuse(context: typer.Context) -> None:
+            """Needs the extra: pip install 'angelia[sim]'."""
+            typer.echo(f"error: {missing} is not installed: pip install 'angelia[sim]'", err=True)
+            raise typer.Exit(1)
+
+        unknown = {"ignore_unknown_options": True, "allow_extra_args": True}
+        for name in ("sim", "experiment"):
+            app.command(name, context_settings=unknown)(refuse)
+    else:
+        app.add_typer(simulator, name="sim")
+        app.add_typer(experiments, name="experiment")
+
+
+_add_simulator()
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"angelia {__version__}")

@@ -1,0 +1,1 @@
+"""The simulator: a seeded discrete-event engine, networks, faults, workloads, checkers, experiments."""

@@ -1,0 +1,429 @@
+"""The simulator's engine: real nodes in virtual time, over modelled links, repeatable from a seed.
+
+What is to happen is in a heap, by time and then by number. An input is given to a node, its effects
+become messages under way, deliveries and replies. Nothing takes time but the links. The same seed
+and the same calls give the same run, and the same journal, byte for byte.
+
+Both ends of a link learn at the same instant that it is up or down. What is under way on a link that
+goes down is lost. Where a node refuses a message or a peer, the link is cut, and the journal says so.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from math import inf
+from typing import Any, NamedTuple
+
+from angelia.errors import AngeliaError
+from angelia.event import Event
+from angelia.messages import (
+    ClientDown,
+    Deliver,
+    DeliverSequence,
+    Effect,
+    FromClient,
+    FromPeer,
+    Input,
+    Message,
+    Notify,
+    PeerDown,
+    PeerUp,
+    Reply,
+    Request,
+    Send,
+)
+from angelia.node import Node
+from angelia.sim.clients import Client
+from angelia.sim.errors import SimulationError
+from angelia.sim.journal import Journal
+from angelia.sim.links import Channel, Distance, Link, distances
+from angelia.sim.topology import Physical
+
+__all__ = ["EPOCH", "Broker", "Delivery", "Refusal", "Simulation"]
+
+EPOCH = 1_767_225_600.0  # what nodes take for the time at virtual time 0: 2026-01-01T00:00:00Z
+_NEAR = Distance(0.01)  # between brokers, where there is no physical network
+
+
+class Delivery(NamedTuple):
+    """An event that came to a client, for some of its parties."""
+
+    time: float
+    client: Client
+    identities: frozenset[str]
+    event: Event
+    cause: int
+    hops: int
+
+
+class Refusal(NamedTuple):
+    """A request that was not granted, and why."""
+
+    time: float
+    client: str
+    request: Request
+    error: str
+
+
+class Broker:
+    """A broker: its node (None while it is down), where it stands, and its links by peer."""
+
+    __slots__ = ("channels", "host", "is_gateway", "links", "name", "node")
+
+    def __init__(self, name: str, host: int, is_gateway: bool, node: Node) -> None:
+        self.name = name
+        self.host = host
+        self.is_gateway = is_gateway
+        self.node: Node | None = node
+        self.links: dict[str, Link] = {}
+        self.channels: dict[str, Channel] = {}  # those that are up
+
+
+# time, number, then for a message: its channel, itself, the channel's generation, cause and hops;
+# for anything else: None and what to do.
+_Entry = tuple[float, int, Channel | None, Any, int, int, int]
+
+
+class Simulation:
+    """A network of brokers with one routing: `Simulation("peer", seed=1)`.
+
+    `physical` is the network that the brokers' hosts are nodes of; without one, all links have a
+    latency of 10 ms. `bandwidth` is that of a link, in bytes a second.
+    """
+
+    def __init__(
+        self,
+        routing: str,
+        *,
+        seed: int = 0,
+        physical: Physical | None = None,
+        bandwidth: float | None = None,
+        journal: Journal | None = None,
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        self.routing = routing
+        self.now = 0.0
+        self.rng = random.Random(f"faults {seed}")
+        self.brokers: dict[str, Broker] = {}
+        self.clients: dict[str, Client] = {}
+        self.links: list[Link] = []
+        self.messages = 0  # how many have arrived
+        self.refusals: list[Refusal] = []
+        self._physical = physical
+        self._bandwidth = bandwidth
+        self._journal = journal
+        self._on_delivery = on_delivery
+        self._heap: list[_Entry] = []
+        self._number = 0
+
+    # ------------------------------------------------ building
+
+    def add_broker(self, name: str, host: int = 0, is_gateway: bool = False) -> Broker:
+        """A new broker on a host; with `hybrid` routing, perhaps the gateway of a domain."""
+        if name in self.brokers:
+            raise SimulationError(f"there is a broker {name} already")
+        broker = self.brokers[name] = Broker(name, host, is_gateway, Node(name, self.routing))
+        self._note("fault", name, "", "join", self._next(), "")
+        return broker
+
+    def remove_broker(self, name: str) -> None:
+        """A broker leaves for good: its links go down and are gone."""
+        broker = self.broker(name)
+        for link in list(broker.links.values()):
+            self.cut(link)
+            self.links.remove(link)
+            del self.brokers[link.a].links[link.b], self.brokers[link.b].links[link.a]
+        del self.brokers[name]
+        self._note("fault", name, "", "leave", self._next(), "")
+
+    def connect(self, a: str, b: str, distance: Distance | None = None) -> Link:
+        """Link two brokers; in a hierarchy, `b` becomes the master of `a` (but not between gateways)."""
+        if distance is None:
+            hosts = self.broker(a).host, self.broker(b).host
+            distance = _NEAR if self._physical is None else distances(self._physical, [hosts])[hosts]
+        return self._link(a, b, distance)
+
+    def connect_all(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Link many pairs of brokers, which searches the physical network fewer times."""
+        pairs = list(pairs)
+        hosts = [(self.broker(a).host, self.broker(b).host) for a, b in pairs]
+        far = {} if self._physical is None else distances(self._physical, hosts)
+        for (a, b), ends in zip(pairs, hosts, strict=True):
+            self._link(a, b, far.get(ends, _NEAR))
+
+    def _link(self, a: str, b: str, distance: Distance) -> Link:
+        if a == b or b in self.broker(a).links:
+            raise SimulationError(f"{a} and {b} cannot be linked: they are the same, or are linked already")
+        link = Link(a, b, distance, self._bandwidth)
+        self.links.append(link)
+        self.broker(a).links[b] = self.broker(b).links[a] = link
+        self.settle(link)
+        return link
+
+    def attach(self, client: str, broker: str) -> Client:
+        """A new client at a broker, on the same host."""
+        if client in self.clients:
+            raise SimulationError(f"there is a client {client} already")
+        self.clients[client] = Client(client, self.broker(broker).name)
+        return self.clients[client]
+
+    def broker(self, name: str) -> Broker:
+        """The broker of that name."""
+        if name not in self.brokers:
+            raise SimulationError(f"there is no broker {name!r}")
+        return self.brokers[name]
+
+    def link(self, a: str, b: str) -> Link:
+        """The link between two brokers."""
+        if b not in self.broker(a).links:
+            raise SimulationError(f"there is no link between {a} and {b}")
+        return self.brokers[a].links[b]
+
+    # ------------------------------------------------ running
+
+    def at(self, time: float, do: Callable[[], None]) -> None:
+        """Do something at a time."""
+        if time < self.now:
+            raise SimulationError(f"the time {time} is past: it is {self.now}")
+        heappush(self._heap, (time, self._next(), None, do, 0, 0, 0))
+
+    def run(self, until: float = inf) -> None:
+        """Go on until nothing is left to happen, or until a time."""
+        heap, brokers = self._heap, self.brokers
+        while heap and heap[0][0] <= until:
+            self.now, number, channel, what, generation, cause, hops = heappop(heap)
+            if channel is None:
+                what()
+                continue
+            if generation != channel.generation:
+                self._record("dropped", channel, what, number, cause, hops)
+                continue
+            self.messages += 1
+            if self._journal is not None:
+                self._record("received", channel, what, number, cause, hops)
+            broker = brokers[channel.target]
+            given = FromPeer(channel.source, what)
+            try:
+                effects = broker.node.handle(given, EPOCH + self.now)  # type: ignore[union-attr]
+            except AngeliaError as error:
+                self._refuse(broker, channel.source, str(error))
+                continue
+            if effects:
+                self._carry_out(broker, effects, cause, hops)
+        if until < inf:
+            self.now = max(self.now, until)
+
+    def submit(self, client: str, request: Request) -> None:
+        """A client makes a request, now. It is lost if the broker is down."""
+        if client not in self.clients:
+            raise SimulationError(f"there is no client {client!r}")
+        who = self.clients[client]
+        number = self._next()
+        self._note("request", who.broker, request.identity, type(request).__name__, number, _detail(request))
+        self._request(who, request, number)
+
+    def _request(self, client: Client, request: Request, number: int) -> None:
+        broker = self.brokers.get(client.broker)
+        if broker is None or broker.node is None:
+            self._refused(client, request, "the broker is down", number)
+            return
+        effects = broker.node.handle(FromClient(client.name, request, number), EPOCH + self.now)
+        (reply,) = (effect for effect in effects if isinstance(effect, Reply))
+        if reply.error is not None:
+            self._refused(client, request, reply.error, number)
+            return
+        client.note(request, broker.node.registry)
+        self._carry_out(broker, effects, number, 0)
+
+    def _refused(self, client: Client, request: Request, error: str, number: int) -> None:
+        self.refusals.append(Refusal(self.now, client.name, request, error))
+        self._note("reply", client.broker, request.identity, type(request).__name__, number, error)
+
+    def detach(self, client: str) -> None:
+        """A client leaves, with all its parties."""
+        gone = self.clients.pop(client)
+        number = self._next()
+        self._note("request", gone.broker, client, "ClientDown", number, "")
+        if gone.broker in self.brokers:
+            self._give(self.brokers[gone.broker], ClientDown(client), number)
+
+    # ------------------------------------------------ faults of brokers and links (see `faults`)
+
+    def crash(self, name: str) -> None:
+        """A broker dies, with all its state; its links go down."""
+        broker = self.broker(name)
+        broker.node = None
+        self._note("fault", name, "", "crash", self._next(), "")
+        for link in broker.links.values():
+            self.settle(link)
+
+    def restart(self, name: str, resubscribe: bool = True) -> None:
+        """A broker is back, empty. Its clients ask again for what they had, or have lost it."""
+        broker = self.broker(name)
+        if broker.node is not None:
+            raise SimulationError(f"{name} is not down")
+        broker.node = Node(name, self.routing)
+        self._note("fault", name, "", "restart", self._next(), "")
+        for link in broker.links.values():
+            self.settle(link)
+        for client in [client for client in self.clients.values() if client.broker == name]:
+            standing = list(client.standing())
+            client.forget()
+            for request in standing if resubscribe else ():
+                self.submit(client.name, request)
+
+    def cut(self, link: Link) -> None:
+        """Cut a link."""
+        link.is_cut = True
+        self.settle(link)
+
+    def restore(self, link: Link) -> None:
+        """Restore a link that was cut."""
+        link.is_cut = False
+        self.settle(link)
+
+    def set_channels(self, link: Link, name: str, value: float) -> None:
+        """Set a property of both channels of a link: delay, bandwidth, duplicate or reorder."""
+        self._note("fault", link.a, link.b, name, self._next(), str(value))
+        for channel in link.channels:
+            setattr(channel, name, value)
+            channel.settle()
+
+    def settle(self, link: Link) -> None:
+        """Bring a link up, or down, as its ends are and as it is cut or not."""
+        ends = self.brokers[link.a], self.brokers[link.b]
+        up = not link.is_cut and all(end.node is not None for end in ends)
+        if up == link.is_up:
+            return
+        link.is_up = up
+        number = self._next()
+        self._note("link", link.a, link.b, "up" if up else "down", number, "")
+        for channel in link.channels:
+            channel.restart(self.now)
+            if up:
+                self.brokers[channel.source].channels[channel.target] = channel
+            else:
+                del self.brokers[channel.source].channels[channel.target]
+        if not up:
+            for channel in link.channels:
+                self._give(self.brokers[channel.source], PeerDown(channel.target), number)
+        else:
+            self._bring_up(link, number)
+
+    def _bring_up(self, link: Link, number: int) -> None:
+        """Tell both ends; if one refuses, the link is cut, and the other is told that."""
+        between_gateways = self.brokers[link.a].is_gateway and self.brokers[link.b].is_gateway
+        has_master = self.routing == "hierarchical" or (self.routing == "hybrid" and not between_gateways)
+        told: list[tuple[str, str]] = []
+        for name, peer, master in ((link.a, link.b, has_master), (link.b, link.a, False)):
+            try:
+                self._give(self.brokers[name], PeerUp(peer, master), number)
+                told.append((name, peer))
+            except AngeliaError as error:
+                link.is_cut, link.is_up = True, False
+                self._note("link", name, peer, "refused", number, str(error))
+                for channel in link.channels:
+                    channel.restart(self.now)
+                    del self.brokers[channel.source].channels[channel.target]
+                for end, other in told:
+                    self._give(self.brokers[end], PeerDown(other), number)
+                return
+
+    def _refuse(self, broker: Broker, peer: str, error: str) -> None:
+        """A node does not accept what a peer sent: the link is cut."""
+        self._note("link", broker.name, peer, "refused", self._number, error)
+        self.cut(broker.links[peer])
+
+    # ------------------------------------------------ inside
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _give(self, broker: Broker, given: Input, number: int) -> None:
+        if broker.node is not None:
+            self._carry_out(broker, broker.node.handle(given, EPOCH + self.now), number, 0)
+
+    def _carry_out(self, broker: Broker, effects: list[Effect], cause: int, hops: int) -> None:
+        for effect in effects:
+            if type(effect) is Send:
+                self._send(broker, effect.peer, effect.message, cause, hops + 1)
+            elif type(effect) is Deliver:
+                self._note_delivery(broker, effect, (effect.event,), cause, hops)
+                client = self.clients.get(effect.client)
+                if self._on_delivery is not None and client is not None:
+                    self._on_delivery(
+                        Delivery(self.now, client, effect.identities, effect.event, cause, hops)
+                    )
+            elif type(effect) is DeliverSequence:
+                self._note_delivery(broker, effect, effect.events, cause, hops)
+
+    def _send(self, broker: Broker, peer: str, message: Message, cause: int, hops: int) -> None:
+        channel = broker.channels.get(peer)
+        if channel is None:  # refused in the same instant
+            return
+        if channel.is_plain:
+            arrival = self.now + channel.latency
+            if arrival < channel.last:
+                arrival = channel.last
+            channel.last = arrival
+            self._put(channel, message, arrival, cause, hops)
+            return
+        for arrival in channel.arrivals(message, self.now, self.rng):
+            self._put(channel, message, arrival, cause, hops)
+
+    def _put(self, channel: Channel, message: Message, arrival: float, cause: int, hops: int) -> None:
+        """Put a message on its way, or one of two copies."""
+        kind = type(message)
+        channel.sent[kind] = channel.sent.get(kind, 0) + 1
+        self._number = number = self._number + 1
+        heappush(self._heap, (arrival, number, channel, message, channel.generation, cause, hops))
+        if self._journal is not None:
+            self._record("sent", channel, message, number, cause, hops)
+
+    # ------------------------------------------------ the journal
+
+    def _record(
+        self, record: str, channel: Channel, message: Message, number: int, cause: int, hops: int
+    ) -> None:
+        journal = self._journal
+        if journal is None:
+            return
+        at, peer = channel.source, channel.target
+        if record == "received":
+            at, peer = peer, at
+        detail = message.event.id or "" if type(message) is Notify else _detail(message)
+        journal.add(self.now, record, at, peer, type(message).__name__, number, cause, hops, detail)
+
+    def _note_delivery(
+        self,
+        broker: Broker,
+        effect: Deliver | DeliverSequence,
+        events: tuple[Event, ...],
+        cause: int,
+        hops: int,
+    ) -> None:
+        if self._journal is not None:
+            kind, detail = type(effect).__name__, " ".join(event.id or "" for event in events)
+            for party in sorted(effect.identities):
+                number = self._next()
+                self._journal.add(self.now, "delivery", broker.name, party, kind, number, cause, hops, detail)
+
+    def _note(self, record: str, at: str, peer: str, kind: str, number: int, detail: str) -> None:
+        """Record what is not a message, and is its own cause."""
+        if self._journal is not None:
+            self._journal.add(self.now, record, at, peer, kind, number, number, 0, detail)
+
+
+def _detail(what: Request | Message) -> str:
+    """What a request or message is about, in short."""
+    for name in ("filter", "advertisement"):
+        if (item := getattr(what, name, None)) is not None:
+            return str(item)
+    if (event := getattr(what, "event", None)) is not None:
+        return event.id or ""
+    if (event_type := getattr(what, "event_type", None)) is not None:
+        return f"{event_type.name} {event_type.version}"
+    return f"{what.origin} {what.version}" if hasattr(what, "origin") else ""  # type: ignore[union-attr]

@@ -1,0 +1,1 @@
+"""The papers' studies, repeated with our nodes."""

@@ -1,0 +1,47 @@
+"""`angelia experiment …`: the papers' studies from the command line."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+from angelia.sim.experiments.figures import draw
+from angelia.sim.experiments.study import FULL, QUICK, run_study, tasks
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Repeat the studies of the papers.")
+
+
+@app.callback()
+def experiments() -> None:
+    """Repeat the studies of the papers."""
+
+
+@app.command()
+def siena(
+    quick: Annotated[bool, typer.Option("--quick", help="A small network and few runs: seconds.")] = False,
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each scenario; 10 in the paper.")] = None,
+    out: Annotated[Path, typer.Option(help="Where figures and data go.")] = Path("siena"),
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    seed: Annotated[int, typer.Option(help="Of the network, of all places and times.")] = 1,
+) -> None:
+    """The simulation study of SIENA 6.2: Figures 19-25 as SVG and PNG, the data as Parquet and CSV."""
+    plan = QUICK if quick else FULL
+    plan = plan if runs is None else replace(plan, runs=runs)
+    console = Console()
+    columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("runs", total=sum(1 for _ in tasks(plan, seed)))
+        study = run_study(plan, seed, jobs, lambda: progress.advance(bar))
+    study.save(out / "data")
+    figures = draw(study, out / "figures")
+    typer.echo(
+        f"{len(study.runs):,} runs; {len(figures)} figures in {out / 'figures'}, data in {out / 'data'}"
+    )

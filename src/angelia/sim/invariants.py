@@ -1,0 +1,87 @@
+"""What must be true of the routing state of a network at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from angelia.node import Node
+from angelia.routing import Peer
+from angelia.sim.checker import Violation, reachable
+from angelia.sim.engine import Simulation
+
+__all__ = ["check_agreement", "check_empty"]
+
+
+def check_agreement(sim: Simulation) -> None:
+    """Neighbours agree: what one has forwarded to the other, the other has from it."""
+    nodes = {name: broker.node for name, broker in sim.brokers.items() if broker.node is not None}
+    for name, node in nodes.items():
+        state = node.state()
+        linked = {peer for peer, link in sim.brokers[name].links.items() if link.is_up}
+        if set(state["neighbors"]) != linked:
+            raise Violation(f"{name} has the neighbours {set(state['neighbors'])}, but links to {linked}")
+    for link in sim.links:
+        if link.is_up:
+            _check_forwards(nodes[link.a], nodes[link.b])
+            _check_forwards(nodes[link.b], nodes[link.a])
+    if any("wanted" in node.state() for node in nodes.values()):
+        _check_wanted(sim, nodes)
+
+
+def _check_forwards(a: Node, b: Node) -> None:
+    for table in ("subscriptions", "advertisements"):
+        theirs = b.state().get(table, {})
+        told = [item for item, row in a.state().get(table, {}).items() if _is_row(row) and b.name in row[1]]
+        heard = [item for item, row in theirs.items() if _is_row(row) and Peer(a.name) in row[0]]
+        # A filter may stand there as an equivalent one, which came first.
+        same = _same(b)
+        wrong = _without(told, heard, same) + _without(heard, told, same)
+        if wrong:
+            raise Violation(
+                f"{a.name} and {b.name} disagree on the {table} that {a.name} forwarded: {wrong[0]}"
+            )
+
+
+def _is_row(row: object) -> bool:
+    """Whether a table tells to whom a filter was forwarded; some routers do not need to."""
+    return isinstance(row, tuple)
+
+
+def _same(node: Node) -> Callable[[Any, Any], bool]:
+    registry = node.registry
+    return lambda f, g: f == g or (f.covers(g, registry) and g.covers(f, registry))
+
+
+def _without(items: Iterable[Any], others: list[Any], same: Callable[[Any, Any], bool]) -> list[Any]:
+    return [item for item in items if not any(same(item, other) for other in others)]
+
+
+def _check_wanted(sim: Simulation, nodes: Mapping[str, Node]) -> None:
+    """Where all know what all want: every server in reach knows it as the origin does."""
+    up = [frozenset((link.a, link.b)) for link in sim.links if link.is_up]
+    for name, node in nodes.items():
+        state = node.state()
+        for origin in sorted(reachable(name, up)):
+            theirs = nodes[origin].state()
+            for table in ("wanted", "links"):
+                if state[table].get(origin, frozenset()) != theirs[table][origin]:
+                    raise Violation(f"{name} does not know the {table} of {origin} as they are")
+
+
+def check_empty(sim: Simulation) -> None:
+    """Nobody wants anything any more, and no server remembers that somebody did."""
+    for name, broker in sim.brokers.items():
+        if broker.node is None:
+            continue
+        state = broker.node.state()
+        for table in ("subscriptions", "advertisements", "parties"):
+            if state.get(table):
+                raise Violation(f"{name} still has {table}: {_first(state[table])}")
+        for origin, filters in state.get("wanted", {}).items():
+            if filters:
+                raise Violation(f"{name} still believes that {origin} wants {_first(filters)}")
+
+
+def _first(table: Iterable[Any]) -> str:
+    return str(next(iter(table)))
