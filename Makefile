@@ -24,8 +24,10 @@ format: $(READY)  ## format the code and fix what lint can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## run the benchmarks
+bench: $(READY)  ## run the benchmarks; writes docs/benchmarks.md (some 15 minutes)
 	@$(BIN)/python bench/poset.py
+	@$(BIN)/python bench/matching.py --write-docs
+	@$(BIN)/python bench/sim.py
 
 lock: $(READY)  ## resolve the dependencies anew into requirements.lock
 	@$(BIN)/python -m pip install --quiet uv
