@@ -13,8 +13,8 @@
 | `Duplicate("b1", "b2", 0.1)`     | `duplicate b1 b2 0.1`    | with that probability, a message is twice |
 | `Reorder("b1", "b2", 0.5)`       | `reorder b1 b2 0.5`      | messages come up to so much out of turn   |
 
-The first eight apply to every router. The last two do not: the acyclic routers (`hierarchical`,
-`peer`, `advertisement`) stand on links that are first in, first out and exactly once, as SIENA says
+The first eight apply to every router. The last two do not: the acyclic routers (`hierarchical`, `peer`,
+`advertisement`, `hybrid`) stand on links that are first in, first out and exactly once, as SIENA says
 of its servers' connections and as TCP gives; an unsubscription that overtakes a subscription would
 be another history. Flooding and the general routers number their notifications, link states and
 subscriptions and claim to survive both; it is these messages (`links.UNORDERED`) that are hit.

@@ -157,15 +157,15 @@ def write(journal: Journal, path: Path) -> None:
 def write_lines(journal: Journal, file: IO[str]) -> None:
     """Write a journal as JSON lines."""
     quoted: dict[str, str] = {}  # most strings come again and again
-    for row in journal:
-        texts = (
-            quoted.get(text) or quoted.setdefault(text, json.dumps(text, ensure_ascii=False))
-            for text in (row.record, row.at, row.peer, row.kind, row.detail)
+
+    def quote(text: str) -> str:
+        return quoted.get(text) or quoted.setdefault(text, json.dumps(text, ensure_ascii=False))
+
+    for time, record, at, peer, kind, number, cause, hops, detail in journal:
+        file.write(
+            f'{{"time":{time!r},"record":"{record}","at":{quote(at)},"peer":{quote(peer)},"kind":"{kind}",'
+            f'"number":{number},"cause":{cause},"hops":{hops},"detail":{quote(detail)}}}\n'
         )
-        file.write(_LINE % (row.time, *texts, row.number, row.cause, row.hops))
-
-
-_LINE = '{"time":%r,"record":%s,"at":%s,"peer":%s,"kind":%s,"detail":%s,"number":%d,"cause":%d,"hops":%d}\n'
 
 
 def _write_parquet(journal: Journal, path: Path) -> None:

@@ -58,8 +58,9 @@ class Scenario:
         for name in ("parties", "events"):
             if getattr(self, name) < 0:
                 raise SimulationError(f"there cannot be {getattr(self, name)} {name}")
-        if not self.rate > 0:
-            raise SimulationError("the rate of events must be above 0")
+        for name, value in (("rate", self.rate), ("bandwidth", self.bandwidth), ("physical", self.physical)):
+            if value is not None and not 0 < value < float("inf"):
+                raise SimulationError(f"{name} must be a number above 0, not {value}")
 
 
 @dataclass

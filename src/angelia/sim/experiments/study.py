@@ -125,9 +125,10 @@ def tasks(plan: Plan, seed: int) -> Iterator[Task]:
     """All runs of a plan."""
     for run in range(plan.runs):
         for study, architecture, scenario, stub_nodes in _scenarios(plan):
-            # The same for all architectures, which are so compared on the same occasions; and the
-            # same for all points of Figure 24, which tells of one object and where it stands.
-            places = f"{seed}/{study}/{'' if study == 'lonely' else scenario}/{run}"
+            # The same for all architectures, which are so compared on the same occasions; and for
+            # all points of Figures 23 and 24, which tell of one object, wherever it stands.
+            points = "" if study in ("ignored", "lonely") else scenario
+            places = f"{seed}/{study}/{points}/{run}"
             yield Task(study, architecture, scenario, seed, stub_nodes, places, places)
     yield from _timing(plan, seed)
 

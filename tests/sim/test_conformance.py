@@ -1,0 +1,176 @@
+"""Every router passes the kit; a router that is wrong does not, and the replay command is told."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from typer.testing import CliRunner
+
+from angelia.filter import Filter
+from angelia.messages import Notify, Send
+from angelia.routing import ROUTERS, Routed
+from angelia.routing.base import Party, Peer
+from angelia.routing.flooding import EventFlooding
+from angelia.routing.peer import SubscriptionForwarding
+from angelia.sim import conformance
+from angelia.sim.checker import reachable
+from angelia.sim.cli import app
+from angelia.sim.conformance import APPLIES, Case, Failure, cases, run_case
+from angelia.sim.errors import SimulationError
+
+SEEDS = 10
+CASES = [
+    Case(router, topology, seed)
+    for router, topologies in APPLIES.items()
+    for topology in topologies
+    for seed in range(SEEDS)
+]
+
+
+def test_every_router_is_in_the_kit() -> None:
+    assert set(APPLIES) == set(ROUTERS)
+
+
+def test_the_suite_has_at_least_two_hundred_cases() -> None:
+    assert len(CASES) >= 200
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_router_delivers_what_direct_evaluation_says(case: Case) -> None:
+    run_case(case)
+
+
+# ---------------------------------------------------------------- routers that are wrong
+
+
+class Forgetful(SubscriptionForwarding):
+    """Does not forward what an unsubscription uncovers."""
+
+    def unsubscribe(self, party: Party, filter: Filter) -> list[Send]:
+        sends = super().unsubscribe(party, filter)
+        return [send for send in sends if type(send.message).__name__ == "Unsubscribe"]
+
+
+class Repeating(EventFlooding):
+    """Does not notice that a notification was here already."""
+
+    def _flood(self, notification: Notify, sender: str | None) -> Routed:
+        routed = super()._flood(notification, sender)
+        return routed if routed.sends or sender is None else Routed(self._parties(notification), [])
+
+    def _parties(self, notification: Notify) -> frozenset[str]:
+        interested = self.interests.interested(notification.event)
+        return frozenset(who.identity for who in interested if isinstance(who, Party))
+
+
+class Generous(EventFlooding):
+    """Delivers everything to everybody."""
+
+    def _flood(self, notification: Notify, sender: str | None) -> Routed:
+        everybody = {who for whos in self.interests.table().values() for who in whos}
+        routed = super()._flood(notification, sender)
+        return routed._replace(parties=frozenset(who.identity for who in everybody if isinstance(who, Party)))
+
+
+class Clinging(SubscriptionForwarding):
+    """Does not forget what a neighbour wanted that is gone."""
+
+    def peer_down(self, peer: str) -> list[Send]:
+        kept = [
+            item for item in self.subscriptions.poset if Peer(peer) in self.subscriptions.subscribers(item)
+        ]
+        sends = super().peer_down(peer)
+        for item in kept:
+            self.subscriptions.add(Peer(peer), item)
+        return sends
+
+
+class Raising(EventFlooding):
+    """Fails altogether."""
+
+    def publish(self, notification: Notify) -> Routed:
+        raise KeyError("oops")
+
+
+WRONG = {
+    Forgetful: "did not come to|disagree",
+    Repeating: "twice",
+    Generous: "no matching subscription",
+    Clinging: "disagree|still has|did not come",
+    Raising: "KeyError: 'oops'",
+}
+
+
+@pytest.fixture(params=WRONG, ids=lambda router: router.__name__)
+def wrong(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A wrong router, in the kit for the time of a test; what is told of it."""
+    router = request.param
+    monkeypatch.setitem(ROUTERS, "wrong", router)
+    topologies = ("ring", "random") if issubclass(router, EventFlooding) else ("line", "tree")
+    monkeypatch.setitem(APPLIES, "wrong", topologies)
+    return WRONG[router]
+
+
+def first_failure() -> Failure:
+    for case in cases("wrong", None, range(300)):
+        try:
+            run_case(case)
+        except Failure as failure:
+            return failure
+    pytest.fail("the kit has not noticed")
+
+
+def test_a_wrong_router_fails_and_the_same_seed_fails_again_in_the_same_way(wrong: str) -> None:
+    failure = first_failure()
+    with pytest.raises(Failure, match=wrong) as again:
+        run_case(failure.case)
+    assert str(again.value) == str(failure)
+    assert failure.case.command in str(failure)
+
+
+def test_the_replay_command_runs_the_failing_case_and_no_other(wrong: str) -> None:
+    failure = first_failure()
+    program, sim, *arguments = shlex.split(failure.case.command)
+    assert (program, sim) == ("angelia", "sim")
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert failure.reason.splitlines()[0] in result.output
+    assert result.output.splitlines()[-1].startswith("FAILED: wrong failed 1 of 1 seeds")
+
+
+# ---------------------------------------------------------------- the kit itself
+
+
+def test_topologies_of_a_router_take_turns() -> None:
+    assert [case.topology for case in cases("peer", None, range(4))] == ["line", "star", "tree", "line"]
+    assert [case.topology for case in cases("peer", "star", range(2))] == ["star", "star"]
+
+
+@pytest.mark.parametrize(("router", "topology"), [("none", None), ("peer", "ring"), ("peer", "torus")])
+def test_what_does_not_apply_is_one_clear_error(router: str, topology: str | None) -> None:
+    with pytest.raises(SimulationError) as error:
+        cases(router, topology, range(1))
+    assert "\n" not in str(error.value)
+
+
+def test_cases_deliver_events_and_use_every_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kit would prove nothing if nothing happened in it."""
+    delivered = 0
+    on_delivery = conformance.Checker.on_delivery
+
+    def count(self: conformance.Checker, delivery: object) -> None:
+        nonlocal delivered
+        delivered += 1
+        on_delivery(self, delivery)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(conformance.Checker, "on_delivery", count)
+    for case in cases("general", None, range(10)):
+        run_case(case)
+    assert delivered > 100
+
+
+def test_reachable_follows_links_both_ways() -> None:
+    links = [frozenset("ab"), frozenset("bc"), frozenset("de")]
+    assert reachable("c", links) == {"a", "b", "c"}
+    assert reachable("z", links) == {"z"}
