@@ -862,7 +862,9 @@ def match_blocks(
             owners, who = np.empty(2 * state[FOUND], np.uint32), np.empty(2 * state[FOUND], np.uint16)
         found = state[FOUND]
         if written + found > out.size:
-            larger = np.empty(max(written + found, 2 * out.size), np.int64)
+            # As much as it comes to if the rest matches as often as the events so far, and some more.
+            expected = (written + found) * (events + BLOCK) // (base + size)
+            larger = np.empty(expected + expected // 8, np.int64)
             larger[:written] = out[:written]
             out = larger
         cursor[:] = 0

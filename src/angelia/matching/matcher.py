@@ -181,24 +181,26 @@ class Matcher:
         """Add many filters at once, which is several times as fast; the caller waits for the index."""
         pairs = filters.items() if isinstance(filters, Mapping) else filters
         new = {id_: (filter_, link) for id_, filter_ in pairs}
-        for id_, (filter_, _) in new.items():
+        for filter_, _ in new.values():
             _check(filter_)
-            if id_ in self._members:
-                raise MatcherError(f"there is a filter with the id {id_!r} already; remove it first")
+        self._check_new(new)
         if not self._is_compiled(len(new)):
             for id_, (filter_, _) in new.items():
                 self.add(id_, filter_, link)
             return
         snapshot = _snapshot(new, self._registry)
         with self._lock:
-            for id_ in new:
-                if id_ in self._members:
-                    raise MatcherError(f"there is a filter with the id {id_!r} already; remove it first")
+            self._check_new(new)  # somebody may have added one meanwhile
             self._members.update(new)
             for id_, (filter_, _) in new.items():
                 self._note(id_, filter_)
             self._view = _View(_by_size((*self._view.snapshots, snapshot)), self._view.fresh)
         self._tidy()
+
+    def _check_new(self, new: Mapping[Hashable, object]) -> None:
+        """Refuse ids that are in use."""
+        for id_ in self._members.keys() & new.keys():
+            raise MatcherError(f"there is a filter with the id {id_!r} already; remove it first")
 
     def remove(self, id: Hashable) -> None:  # noqa: A002
         """Remove a filter: it is never reported again."""
@@ -217,13 +219,14 @@ class Matcher:
             self._tidy()
 
     def _note(self, id_: Hashable, filter_: Filter) -> None:
+        """Keep count of odd ids, and note which parts of the context filters ask about."""
         self._odd_ids += _is_odd(id_)
         for conjunction in filter_.conjunctions:
-            names = {name for name in conjunction.conditions if name[0] == "@"}
-            if conjunction.types or conjunction.not_types:
-                names.add("@type")
-            if not names <= set(self._context):
-                self._context = tuple(names.union(self._context))
+            for name in conjunction.conditions:
+                if name[0] == "@" and name not in self._context:
+                    self._context = (*self._context, name)
+            if (conjunction.types or conjunction.not_types) and "@type" not in self._context:
+                self._context = (*self._context, "@type")
 
     # ---------------------------------------------------------------- one event
 
@@ -276,10 +279,7 @@ class Matcher:
         view = self._view
         if any(snapshot.match_any(values) for snapshot in view.snapshots):
             return True
-        for fresh in view.fresh:
-            if fresh.members and fresh.ask(lambda index: index.match_any(values)):
-                return True
-        return False
+        return any(fresh.members and fresh.ask(lambda index: index.match_any(values)) for fresh in view.fresh)
 
     def match_links(self, event: Event | Mapping[str, Any]) -> list[Any]:
         """The links of the filters that an event matches, each once."""
@@ -311,7 +311,7 @@ class Matcher:
         Returns NumPy arrays: of int64 if all ids are such integers, else of objects. Without NumPy,
         `columns` is a mapping of lists, and the result is an array and a list.
         """
-        if not self._is_compiled():
+        if not self._is_compiled(FRESH):  # a batch is worth it, however few the filters
             return self._pure_batch(columns, self._match)
         from angelia.matching import batches
 
@@ -320,7 +320,7 @@ class Matcher:
 
     def route_batch(self, columns: Any) -> tuple[Any, Any]:
         """The links that each row of a batch goes to, each once, in the form of `match_batch`."""
-        if not self._is_compiled():
+        if not self._is_compiled(FRESH):
             return self._pure_batch(columns, self._match_links)
         from angelia.matching import batches
 

@@ -36,7 +36,7 @@ class Readiness:
     def prepare(self, then: Callable[[], None]) -> None:
         """See to it, in the background, that it gets ready; `then`, a method, is called when it is."""
         with self._lock:
-            if then not in (method() for method in self._waiting):
+            if self.problem is None and then not in (method() for method in self._waiting):
                 self._waiting.append(WeakMethod(then))
             if self._thread is None and not self.is_ready and self.problem is None:
                 self._thread = Thread(target=self._prepare, name="angelia-compile", daemon=True)
@@ -53,7 +53,10 @@ class Readiness:
             [sys.executable, "-c", _COMPILE], env=environment, capture_output=True, text=True, check=False
         )
         if done.returncode == 0:
-            self._load()
+            try:
+                self._load()
+            except Exception as error:  # whatever it is, the pure engine goes on
+                self.problem = f"the kernels could not be loaded: {error}"
         else:
             last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
             self.problem = f"the kernels could not be compiled: {last[0]}"
