@@ -450,7 +450,7 @@ def main() -> None:
     options = parser.parse_args()
     sizes = [size for size in TARGETS if size <= 10_000] if options.quick else list(TARGETS)
     seconds = 0.3 if options.quick else 1.0
-    Matcher(engine="compiled")  # loads the kernels, which is no part of building
+    compiled(filters(1_000))  # loads the kernels, which is no part of building
     note("making filters and events")
     gc.disable()
     some = filters(sizes[-1], 1, standard)

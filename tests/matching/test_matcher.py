@@ -47,6 +47,8 @@ def test_an_id_is_used_once_until_it_is_removed(engine: Any) -> None:
         found.add("s1", F("x = 2"))
     with pytest.raises(MatcherError, match=r"s1.*already"):
         found.add_all({"s2": F("x = 2"), "s1": F("x = 2")})
+    with pytest.raises(MatcherError, match="twice"):
+        found.add_all([("s3", F("x = 2")), ("s3", F("x = 3"))])
     assert list(found) == ["s1"]
     found.remove("s1")
     found.add("s1", F("x = 2"))

@@ -11,9 +11,11 @@ and gone with the next one.
 
 from __future__ import annotations
 
+import gc
 import time
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -179,13 +181,20 @@ class Matcher:
         link: Hashable | None = None,
     ) -> None:
         """Add many filters at once, which is several times as fast; the caller waits for the index."""
-        pairs = filters.items() if isinstance(filters, Mapping) else filters
-        new = {id_: (filter_, link) for id_, filter_ in pairs}
+        with _collector_paused():
+            pairs = list(filters.items() if isinstance(filters, Mapping) else filters)
+            new = {id_: (filter_, link) for id_, filter_ in pairs}
+            if len(new) < len(pairs):
+                raise MatcherError("an id is given twice among the filters to add")
+            self._add_all(new)
+        self._tidy()
+
+    def _add_all(self, new: dict[Hashable, tuple[Filter, Hashable | None]]) -> None:
         for filter_, _ in new.values():
             _check(filter_)
         self._check_new(new)
         if not self._is_compiled(len(new)):
-            for id_, (filter_, _) in new.items():
+            for id_, (filter_, link) in new.items():
                 self.add(id_, filter_, link)
             return
         snapshot = _snapshot(new, self._registry)
@@ -195,7 +204,6 @@ class Matcher:
             for id_, (filter_, _) in new.items():
                 self._note(id_, filter_)
             self._view = _View(_by_size((*self._view.snapshots, snapshot)), self._view.fresh)
-        self._tidy()
 
     def _check_new(self, new: Mapping[Hashable, object]) -> None:
         """Refuse ids that are in use."""
@@ -468,6 +476,18 @@ class Matcher:
                             has_links |= link is not None
                 _give_way()
         return ids, filters, links, has_links
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """A bulk load makes many objects and no garbage: to look for some takes longer than all the rest."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _is_odd(id_: Hashable) -> bool:

@@ -50,6 +50,7 @@ class Row(NamedTuple):
     detail: str
 
 
+_WIDTH = len(Row._fields)
 _STRINGS = ("record", "at", "peer", "kind", "detail")
 _DTYPES: dict[str, Any] = dict.fromkeys(Row._fields, np.int32) | {
     "time": np.float64,
@@ -66,7 +67,7 @@ class Journal:
     """Takes records in the order in which they happen; iterating gives them back as rows."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[float, str, str, str, str, int, int, int, str]] = []
+        self._flat: list[Any] = []  # the fields of one row after those of the other
         self._chunks: list[Columns] = []
         self._codes: dict[str, dict[str, int]] = {name: {} for name in _STRINGS}
 
@@ -83,25 +84,27 @@ class Journal:
         detail: str,
     ) -> None:
         """Add a record."""
-        rows = self._rows
-        rows.append((time, record, at, peer, kind, number, cause, hops, detail))
-        if len(rows) >= _CHUNK:
+        self._flat += (time, record, at, peer, kind, number, cause, hops, detail)
+        if len(self._flat) >= _CHUNK * _WIDTH:
             self._pack()
 
     def _pack(self) -> None:
         """Make columns of the rows."""
-        if not self._rows:
+        if not self._flat:
             return
         packed: Columns = {}
-        for name, values in zip(Row._fields, zip(*self._rows, strict=True), strict=True):
+        for place, name in enumerate(Row._fields):
+            values = self._flat[place::_WIDTH]
             coded: Iterable[Any] = self._coded(name, values) if name in self._codes else values
-            packed[name] = np.fromiter(coded, _DTYPES[name], len(self._rows))
+            packed[name] = np.fromiter(coded, _DTYPES[name], len(values))
         self._chunks.append(packed)
-        self._rows.clear()
+        self._flat.clear()
 
     def _coded(self, name: str, values: Iterable[Any]) -> Iterator[int]:
         codes = self._codes[name]
-        return (codes.setdefault(value, len(codes)) for value in values)
+        for value in dict.fromkeys(values):
+            codes.setdefault(value, len(codes))
+        return map(codes.__getitem__, values)
 
     def chunks(self) -> Iterator[Columns]:
         """The columns, a part of the rows at a time; strings are numbers into `names`."""
@@ -113,7 +116,7 @@ class Journal:
         return list(self._codes[column])
 
     def __len__(self) -> int:
-        return len(self._rows) + sum(len(chunk["time"]) for chunk in self._chunks)
+        return len(self._flat) // _WIDTH + sum(len(chunk["time"]) for chunk in self._chunks)
 
     def __iter__(self) -> Iterator[Row]:
         self._pack()
