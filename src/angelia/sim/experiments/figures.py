@@ -195,7 +195,7 @@ def draw(study: Study, directory: Path) -> list[Path]:
         for axes in figure.axes:
             if axes.get_yscale() == "linear":
                 axes.set_ylim(bottom=0)
-                axes.yaxis.set_major_formatter("{x:,g}")
+                axes.yaxis.set_major_formatter("{x:,.0f}" if axes.get_ylim()[1] > 5 else "{x:g}")
             axes.grid(alpha=0.3)
         figure.axes[0].legend()
         for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
