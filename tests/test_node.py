@@ -38,7 +38,7 @@ def test_a_reply_carries_the_number_of_its_request():
     node = Node("b1", "peer")
     assert node.handle(FromClient("c", Subscribe("ann", Filter.parse("x = 1")), 7), NOW) == [Reply("c", 7)]
     (refused,) = node.handle(FromClient("d", Subscribe("ann", Filter.parse("x = 1")), 8), NOW)
-    assert refused == Reply("d", 8, "the identity 'ann' belongs to another client")
+    assert refused == Reply("d", 8, "the identity 'ann' belongs to another client", "RequestError")
 
 
 def test_deliveries_come_before_the_reply_and_go_by_client():

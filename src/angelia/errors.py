@@ -9,8 +9,10 @@ from __future__ import annotations
 __all__ = [
     "AngeliaError",
     "BlockedError",
+    "BrokerError",
     "ClosedError",
     "ConformanceError",
+    "ConnectionLostError",
     "DisconnectedError",
     "EventError",
     "EventLimitError",
@@ -21,6 +23,7 @@ __all__ = [
     "RequestError",
     "RoutingError",
     "UnknownTypeError",
+    "WireError",
 ]
 
 _EXCERPT = 60  # characters of the offending text shown on each side of the column
@@ -92,6 +95,18 @@ class BlockedError(AngeliaError, TimeoutError):
 
     Everybody else has the event; for that subscription it counts as dropped.
     """
+
+
+class WireError(AngeliaError, ValueError):
+    """Bytes that are no frame, or none that has a place here."""
+
+
+class BrokerError(AngeliaError):
+    """A broker cannot start, or cannot be reached, or refuses a connection."""
+
+
+class ConnectionLostError(AngeliaError, ConnectionError):
+    """The connection to a broker was lost with a request under way: it may have been done, or not."""
 
 
 class ConformanceError(AngeliaError, ValueError):

@@ -332,6 +332,14 @@ class Event:
             )
         return Event(self._attributes, **{name: context.get(name, getattr(self, name)) for name in CONTEXT})
 
+    def stamped(self, id: str, time: datetime) -> Event:  # noqa: A002
+        """The same event with an id and a (UTC) time, where it has none yet."""
+        if self.id is not None and self.time is not None:
+            return self
+        return Event.trusted(
+            self._attributes, self.type, self.source, self.subject, self.id or id, self.time or time
+        )
+
     def encoded_size(self) -> int:
         """Bytes of this event in MessagePack, which `MAX_EVENT_BYTES` limits."""
         return len(msgspec.msgpack.encode([self._attributes, *(getattr(self, name) for name in CONTEXT)]))

@@ -21,9 +21,11 @@ __all__ = [
     "Deliver",
     "DeliverSequence",
     "Effect",
+    "Forwarded",
     "FromClient",
     "FromPeer",
     "Input",
+    "Interest",
     "LinkState",
     "Message",
     "Notify",
@@ -31,6 +33,8 @@ __all__ = [
     "PeerDown",
     "PeerUp",
     "Publish",
+    "PublishAll",
+    "Published",
     "Reach",
     "Reply",
     "Request",
@@ -59,6 +63,13 @@ class Publish(_Struct, frozen=True):
 
     identity: str
     event: Event
+
+
+class PublishAll(_Struct, frozen=True):
+    """Publish several events in their order: all of them, or none if one is refused."""
+
+    identity: str
+    events: tuple[Event, ...]
 
 
 class Subscribe(_Struct, frozen=True):
@@ -110,8 +121,16 @@ class DefineType(_Struct, frozen=True):
     event_type: EventType
 
 
+class Interest(_Struct, frozen=True):
+    """Ask whether anybody may want some of what the filter matches: the reply's value (quenching)."""
+
+    identity: str
+    filter: Filter
+
+
 Request = (
     Publish
+    | PublishAll
     | Subscribe
     | Unsubscribe
     | SubscribePattern
@@ -119,6 +138,7 @@ Request = (
     | Advertise
     | Unadvertise
     | DefineType
+    | Interest
 )
 
 
@@ -225,6 +245,13 @@ class FromPeer(_Struct, frozen=True):
     message: Message
 
 
+class Forwarded(_Struct, frozen=True):
+    """Notifications of a connected broker, in their order."""
+
+    peer: str
+    notifications: list[Notify]
+
+
 class PeerUp(_Struct, frozen=True):
     """A link to another broker is there. `master`: it is the one above, in a hierarchy."""
 
@@ -244,7 +271,7 @@ class ClientDown(_Struct, frozen=True):
     client: str
 
 
-Input = FromClient | FromPeer | PeerUp | PeerDown | ClientDown
+Input = FromClient | FromPeer | Forwarded | PeerUp | PeerDown | ClientDown
 
 
 # ---------------------------------------------------------------- effects
@@ -255,6 +282,16 @@ class Send(_Struct, frozen=True):
 
     peer: str
     message: Message
+
+
+class Published(_Struct, frozen=True):
+    """Events that a client of this broker published, as they are from now on: stamped, and accepted.
+
+    The first effect of a publication: who keeps events keeps them before anybody has them.
+    """
+
+    client: str
+    events: tuple[Event, ...]
 
 
 class Deliver(_Struct, frozen=True):
@@ -274,11 +311,13 @@ class DeliverSequence(_Struct, frozen=True):
 
 
 class Reply(_Struct, frozen=True):
-    """What became of a request: done, or why not."""
+    """What became of a request: done, or why not, with the name of the error; and what was asked for."""
 
     client: str
     number: int
     error: str | None = None
+    code: str | None = None
+    value: bool | None = None
 
 
-Effect = Send | Deliver | DeliverSequence | Reply
+Effect = Send | Published | Deliver | DeliverSequence | Reply

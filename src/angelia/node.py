@@ -22,13 +22,17 @@ from angelia.messages import (
     Deliver,
     DeliverSequence,
     Effect,
+    Forwarded,
     FromClient,
     FromPeer,
     Input,
+    Interest,
     Notify,
     PeerDown,
     PeerUp,
     Publish,
+    PublishAll,
+    Published,
     Reply,
     Send,
     Subscribe,
@@ -47,9 +51,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Node:
-    """One event server: `Node("b1", "peer")`. The routers are named in `angelia.routing.ROUTERS`."""
+    """One event server: `Node("b1", "peer")`. The routers are named in `angelia.routing.ROUTERS`.
 
-    def __init__(self, name: str, routing: str) -> None:
+    `records`: somebody keeps what is published here, so that `Published` is among the effects.
+    """
+
+    def __init__(self, name: str, routing: str, *, records: bool = False) -> None:
         if routing not in ROUTERS:
             raise RoutingError(f"there is no routing {routing!r}; there are {', '.join(ROUTERS)}")
         self.name = name
@@ -57,15 +64,18 @@ class Node:
         self.router: Router = ROUTERS[routing](name, self.registry)
         self._clients: dict[str, str] = {}  # identity -> client
         self._sequence = 0
+        self._records = records
         self._inputs: dict[type, Callable[[Any, float], list[Effect]]] = {
             FromClient: self._from_client,
             FromPeer: self._from_peer,
+            Forwarded: self._forwarded,
             PeerUp: self._peer_up,
             PeerDown: lambda gone, now: list(self.router.peer_down(gone.peer)),
             ClientDown: self._client_down,
         }
         self._requests: dict[type, Callable[[Any, float], list[Effect]]] = {
-            Publish: self._publish,
+            Publish: lambda r, now: self._publish_all(r.identity, (r.event,), now),
+            PublishAll: lambda r, now: self._publish_all(r.identity, r.events, now),
             Subscribe: self._subscribe,
             Unsubscribe: lambda r, now: list(self.router.unsubscribe(Party(r.identity), r.filter)),
             SubscribePattern: self._subscribe_pattern,
@@ -73,6 +83,7 @@ class Node:
             Advertise: lambda r, now: list(self.router.advertise(Party(r.identity), r.advertisement)),
             Unadvertise: lambda r, now: list(self.router.unadvertise(Party(r.identity), r.advertisement)),
             DefineType: self._define_type,
+            Interest: lambda r, now: [],
         }
 
     def handle(self, input: Input, now: float) -> list[Effect]:  # noqa: A002 - what it is
@@ -99,19 +110,39 @@ class Node:
                 raise RequestError(f"the identity {request.identity!r} belongs to another client")
             effects = self._requests[type(request)](request, now)
         except AngeliaError as error:
-            return [Reply(given.client, given.number, str(error))]
+            return [Reply(given.client, given.number, str(error), type(error).__name__)]
         self._clients[request.identity] = given.client
-        return [*effects, Reply(given.client, given.number)]
+        value = self.router.interest(request.filter) if isinstance(request, Interest) else None
+        return [*effects, Reply(given.client, given.number, value=value)]
 
-    def _publish(self, request: Publish, now: float) -> list[Effect]:
-        event = request.event
-        if event.type is not None and event.type in self.registry:
-            self.registry.check(event)
-        self.router.check_publication(Party(request.identity), event)
-        # Numbers rise over restarts, too: they start from the clock.
-        self._sequence = max(self._sequence + 1, round(now * 1e6))
-        stamped = _stamped(event, self.name, self._sequence)
-        return self._routed(self.router.publish(Notify(stamped, self.name, self._sequence)), stamped)
+    def _publish_all(self, identity: str, events: tuple[Event, ...], now: float) -> list[Effect]:
+        party = Party(identity)
+        for event in events:
+            if event.type is not None and event.type in self.registry:
+                self.registry.check(event)
+            self.router.check_publication(party, event)
+        notifications = [self._stamped(event, now) for event in events]
+        effects = self._all_routed(notifications, self.router.publish_all(notifications))
+        if self._records:
+            client = self._clients.get(identity, identity)
+            return [Published(client, tuple(n.event for n in notifications)), *effects]
+        return effects
+
+    def _all_routed(self, notifications: list[Notify], all_routed: list[Routed]) -> list[Effect]:
+        effects: list[Effect] = []
+        for notification, routed in zip(notifications, all_routed, strict=True):
+            effects += self._routed(routed, notification.event)
+        return effects
+
+    def _stamped(self, event: Event, now: float) -> Notify:
+        """The event with an id and a time, if its publisher gave none (SIENA 3.8).
+
+        The time is the number, in microseconds: of two events of one server, the later has the later time.
+        Numbers rise over restarts, too: they start from the clock.
+        """
+        self._sequence = number = max(self._sequence + 1, round(now * 1e6))
+        stamped = event.stamped(f"{self.name}-{number}", _EPOCH + timedelta(microseconds=number))
+        return Notify(stamped, self.name, number)
 
     def _subscribe(self, request: Subscribe, now: float) -> list[Effect]:
         self._check_filter(request.filter)
@@ -177,6 +208,10 @@ class Node:
         routed = self.router.receive(given.peer, message)
         return self._routed(routed, message.event if isinstance(message, Notify) else None)
 
+    def _forwarded(self, given: Forwarded, now: float) -> list[Effect]:
+        notifications = given.notifications
+        return self._all_routed(notifications, self.router.receive_all(given.peer, notifications))
+
     # ------------------------------------------------ types
 
     def _define_type(self, request: DefineType, now: float) -> list[Effect]:
@@ -198,14 +233,3 @@ class Node:
     def _type_known(self, event_type: EventType, sender: str | None) -> list[Effect]:
         told = [Send(peer, TypeDefinition(event_type)) for peer in self.router.peers if peer != sender]
         return [*told, *self.router.types_changed()]
-
-
-def _stamped(event: Event, name: str, number: int) -> Event:
-    """The event with an id and a time, if its publisher gave none (SIENA 3.8).
-
-    The time is the number, in microseconds: of two events of one server, the later has the later time.
-    """
-    if event.id is not None and event.time is not None:
-        return event
-    time = event.time or _EPOCH + timedelta(microseconds=number)
-    return event.replace(id=event.id or f"{name}-{number}", time=time)

@@ -309,10 +309,11 @@ def test_types_advertisements_and_interest():
         assert (bus.name, bus.broker) == ("bus", "b1")
         far = bus.client("far", broker="b2")
         bus.define(Sale)
+        assert bus.interest(Sale)  # who has not advertised is not told
+        bus.advertise(Sale)
         assert not bus.interest(Sale)
         sales = far.subscribe(Sale)
         assert bus.interest("test.Sale: price < 5")
-        bus.advertise(Sale)
         bus.publish(Sale(where="shop", price=1))
         assert sales.drain() == [Sale(where="shop", price=1)]
         bus.unadvertise(Sale)

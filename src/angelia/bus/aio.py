@@ -12,6 +12,7 @@ from weakref import ref
 
 from angelia.bus.core import Core, Stats
 from angelia.bus.mailbox import DEFAULT_SIZE, Policy, Ticket
+from angelia.bus.network import Network
 from angelia.bus.party import Handle, Item, Wanted, log
 from angelia.bus.session import Session
 from angelia.errors import BlockedError, ClosedError, DisconnectedError
@@ -249,7 +250,7 @@ class Bus(Client):
         routing: str = "peer",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._core = Core(brokers, topology, routing, clock)
+        self._core = Core(Network(brokers, topology, routing, clock()), clock)
         super().__init__(self._core.session("bus"), {})
 
     def client(self, name: str, *, broker: str | None = None) -> Client:

@@ -7,19 +7,19 @@ both have it. Requests take effect in the order in which they are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from angelia.bus.mailbox import Ticket
-from angelia.bus.network import Network
 from angelia.bus.party import Item, Party, SubscriptionStats
 from angelia.bus.session import Session
 from angelia.errors import ClosedError, RequestError
-from angelia.messages import Deliver, DeliverSequence, Effect, FromClient, Reply, Request
+from angelia.messages import Deliver, DeliverSequence, Effect, FromClient, Input, Reply, Request
+from angelia.node import Node
 
-__all__ = ["Core", "Stats"]
+__all__ = ["Brokers", "Core", "Stats"]
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,30 @@ class _Counts(NamedTuple):
         return _Counts(self.received + party.mailbox.received, self.dropped + party.mailbox.dropped)
 
 
+class Brokers(Protocol):
+    """What clients within a process need of brokers: all of a bus, or the one of a broker process."""
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name, the first one first."""
+
+    @property
+    def messages(self) -> int:
+        """How many went from broker to broker."""
+
+    def node(self, broker: str) -> Node:
+        """The broker of that name, or a `RequestError`."""
+
+    def run(self, inputs: list[tuple[str, Input]], now: float) -> list[Effect]:
+        """Give inputs to brokers and pass on all that they send; returns the effects for clients."""
+
+
 class Core:
     """The clients of a bus and its network."""
 
-    def __init__(self, brokers: int, topology: str, routing: str, clock: Callable[[], float]) -> None:
+    def __init__(self, network: Brokers, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self.network = Network(brokers, topology, routing, clock())
+        self.network = network
         self.sessions: dict[str, Session] = {}
         self.parties: dict[str, Party[Any]] = {}
         self.published = 0
@@ -77,14 +95,15 @@ class Core:
 
     # ------------------------------------------------ requests
 
-    def request(self, session: Session, request: Request) -> tuple[str | None, list[Ticket[Item]]]:
-        """Have a request done. Returns why it was refused, if so, and who is to be waited for."""
+    def request(self, session: Session, request: Request) -> tuple[Reply, list[Ticket[Item]]]:
+        """Have a request done. Returns what became of it, and who is to be waited for."""
         given = FromClient(session.name, request)
         effects = self.network.run([(session.broker, given)], self.clock())
-        reason = next((effect.error for effect in effects if isinstance(effect, Reply)), None)
-        return reason, self._deliver(effects)
+        reply = next(effect for effect in effects if isinstance(effect, Reply))
+        return reply, self.deliver(effects)
 
-    def _deliver(self, effects: Iterable[Effect]) -> list[Ticket[Item]]:
+    def deliver(self, effects: Iterable[Effect]) -> list[Ticket[Item]]:
+        """Put what was delivered into the queues. Returns who is to be waited for."""
         wanted = [
             (party.age, party, effect.event if isinstance(effect, Deliver) else effect.events)
             for effect in effects

@@ -14,6 +14,7 @@ from angelia.messages import (
     Advertise,
     ClientDown,
     DefineType,
+    Interest,
     Publish,
     Request,
     Subscribe,
@@ -52,9 +53,9 @@ class Session:
 
     def _request(self, request: Request) -> list[Ticket[Item]]:
         """Have a request done, or raise why not; a publication returns who is to be waited for."""
-        reason, tickets = self.core.request(self, request)
-        if reason is not None:
-            raise _refusal(request, reason, self.registry)
+        reply, tickets = self.core.request(self, request)
+        if reply.error is not None:
+            raise _refusal(request, reply.error, self.registry)
         return tickets
 
     # ------------------------------------------------ publishers
@@ -94,12 +95,8 @@ class Session:
     def interest(self, what: str | Filter | type[Any]) -> bool:
         """Whether somebody has subscribed to some of this."""
         self._check_open()
-        asked = self._filter(what)
-        return any(
-            one.overlaps(asked, self.registry)
-            for party in self.core.parties.values()
-            for one in _filters(party.filter)
-        )
+        reply, _ = self.core.request(self, Interest(self.name, self._filter(what)))
+        return bool(reply.value)
 
     # ------------------------------------------------ types
 

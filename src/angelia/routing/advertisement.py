@@ -123,6 +123,11 @@ class AdvertisementForwarding(SubscriptionForwarding):
         if not any(a.advertises(event, self.registry) for a in self.advertisements.of(party)):
             raise RoutingError(f"{party.identity} has not advertised this event; advertise it first")
 
+    def interest(self, filter: Filter) -> bool:  # noqa: A002
+        """Whether a subscription is known that overlaps; none is, where nobody has advertised the like."""
+        here = any(isinstance(who, Party) for who in self.advertisers(filter))
+        return not here or super().interest(filter)
+
     # ------------------------------------------------ patterns
 
     def factored(self, pattern: Pattern) -> tuple[Factor, ...]:

@@ -103,6 +103,18 @@ class Router(ABC):
     def publish(self, notification: Notify) -> Routed:
         """A local party publishes."""
 
+    def publish_all(self, notifications: list[Notify]) -> list[Routed]:
+        """A local party publishes several; the answers in the same order."""
+        return [self.publish(notification) for notification in notifications]
+
+    def receive_all(self, peer: str, notifications: list[Notify]) -> list[Routed]:
+        """Process several notifications of a peer; the answers in the same order."""
+        return [self.receive(peer, notification) for notification in notifications]
+
+    def interest(self, filter: Filter) -> bool:  # noqa: A002
+        """Whether anybody may want some of this; True where a router cannot know."""
+        return True
+
     # ------------------------------------------------ the network
 
     def peer_up(self, peer: str, master: bool) -> list[Send]:
@@ -202,6 +214,10 @@ class Interests:
     def table(self) -> dict[Filter, frozenset[Interface]]:
         """Each filter with its interfaces."""
         return {item: frozenset(interfaces) for item, interfaces in self._filters.items()}
+
+    def overlap(self, filter: Filter) -> bool:  # noqa: A002
+        """Whether some filter may match some of the same events."""
+        return any(item.overlaps(filter, self._registry) for item in self._filters)
 
     def interested(self, event: Event) -> set[Interface]:
         """The interfaces with some filter that matches."""

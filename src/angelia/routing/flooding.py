@@ -61,6 +61,10 @@ class EventFlooding(Router):
         interested = self.interests.interested(notification.event)
         return self._routed(notification, interested, (peer for peer in self.peers if peer != sender))
 
+    def interest(self, filter: Filter) -> bool:  # noqa: A002
+        """Whether a subscription is known that overlaps."""
+        return bool(self.peers) or self.interests.overlap(filter)
+
     def state(self) -> Mapping[str, Any]:
         """The subscriptions of the local parties."""
         return {"subscriptions": self.interests.table(), "neighbors": tuple(self.peers)}

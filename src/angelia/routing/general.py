@@ -295,6 +295,10 @@ class GeneralPeer(Router):
         self.interests.reset([*self.local.pairs(), *far])
         return self._export()
 
+    def interest(self, filter: Filter) -> bool:  # noqa: A002
+        """Whether a subscription is known that overlaps."""
+        return self.interests.overlap(filter)
+
     def state(self) -> Mapping[str, Any]:
         """The subscriptions of local parties, what each server wants, and the links."""
         return {

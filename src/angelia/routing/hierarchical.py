@@ -64,6 +64,10 @@ class Hierarchical(SubscriptionForwarding):
         hops = super()._hops(interested, sender)
         return hops if self.master is None or sender == Peer(self.master) else hops | {self.master}
 
+    def interest(self, filter: Filter) -> bool:  # noqa: A002
+        """Whether a subscription is known that overlaps; what is wanted above is not known here."""
+        return self.master is not None or super().interest(filter)
+
     def state(self) -> Mapping[str, Any]:
         """The subscriptions and the master."""
         return {**super().state(), "master": self.master}

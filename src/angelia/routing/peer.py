@@ -146,6 +146,10 @@ class SubscriptionForwarding(Router):
         typed = [i for i in self.subscriptions.poset if any(part.types for part in i.conjunctions)]
         return once(changes, self._tell(self.subscriptions.again(typed)))
 
+    def interest(self, filter: Filter) -> bool:  # noqa: A002
+        """Whether a subscription is known that overlaps."""
+        return self.interests.overlap(filter)
+
     def state(self) -> Mapping[str, Any]:
         """The subscriptions with their subscribers and forwards."""
         return {"subscriptions": self.subscriptions.table(), "neighbors": tuple(self.peers)}

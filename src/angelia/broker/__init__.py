@@ -1,0 +1,1 @@
+"""The broker process: links, sessions, and what it can be told."""

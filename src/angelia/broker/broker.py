@@ -1,0 +1,469 @@
+"""The broker process: a node, and the sockets around it.
+
+All that a node wants done is done here, in the order in which it wants it, in one thread: requests and
+messages come out of connections, go through `node.handle`, and its effects go into the queues of
+connections. Connections that wait for the slow hold back those who publish, never each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hmac
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import angelia
+from angelia.broker.connection import Connection
+from angelia.broker.links import MAX_LINK_FRAME, Dialler, Link
+from angelia.broker.session import ClientSession
+from angelia.broker.settings import Address, BrokerSettings
+from angelia.broker.tls import server_context
+from angelia.bus.aio import Client
+from angelia.bus.core import Core
+from angelia.errors import AngeliaError, BrokerError, RequestError, RoutingError, WireError
+from angelia.event import Event
+from angelia.messages import (
+    ClientDown,
+    DefineType,
+    Deliver,
+    DeliverSequence,
+    Effect,
+    FromClient,
+    FromPeer,
+    Input,
+    PeerDown,
+    PeerUp,
+    PublishAll,
+    Reply,
+    Send,
+    TypeDefinition,
+    Unsubscribe,
+    UnsubscribePattern,
+)
+from angelia.node import Node
+from angelia.wire import VERSION, Hello, Ping, Welcome, decode, encode, encode_event
+
+__all__ = ["Broker"]
+
+log = logging.getLogger("angelia.broker")
+
+HELLO_PATIENCE = 5.0  # seconds that somebody has to introduce itself
+_PING = encode(Ping())
+_COMPATIBLE = ({"hierarchical", "hybrid"},)  # routings whose servers may be linked with each other
+
+
+class _Inside:
+    """The network as clients within this process see it (see `Core`): this broker alone."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.nodes = {broker.name: broker.node}
+
+    @property
+    def messages(self) -> int:
+        """How many went to peers."""
+        return sum(link.sent for link in self._broker.links.values())
+
+    def node(self, name: str) -> Node:
+        """The broker's node."""
+        return self.nodes[name]
+
+    def run(self, inputs: list[tuple[str, Input]], now: float) -> list[Effect]:
+        """Give inputs to the node; returns the effects for clients within this process."""
+        inside: list[Effect] = []
+        for _, given in inputs:
+            inside += self._broker.perform(self._broker.node.handle(given, now), given)
+        return inside
+
+
+class Broker:
+    """A broker with its listening socket: `async with Broker(settings): …`."""
+
+    def __init__(self, settings: BrokerSettings, clock: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.incarnation = secrets.token_hex(8)
+        self.address = settings.address
+        self.name = settings.name
+        self.started = clock()
+        self.clients: dict[str, ClientSession] = {}
+        self.links: dict[str, Link] = {}
+        self.published = 0
+        self.delivered = 0
+        self.node: Node
+        self.core: Core
+        self.loop: asyncio.AbstractEventLoop
+        self._tokens = _read_tokens(settings)
+        self._connections: set[Connection] = set()
+        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
+        self._congested: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._diallers: list[tuple[Dialler, asyncio.Task[None]]] = []
+        self._heart: asyncio.Task[None] | None = None
+        self._is_stopping = False
+
+    # ------------------------------------------------ start and stop
+
+    async def start(self) -> None:
+        """Listen, and connect to the configured peers."""
+        self.loop = asyncio.get_running_loop()
+        settings, address = self.settings, self.settings.address
+        tls = None
+        if settings.tls_cert is not None and settings.tls_key is not None:
+            tls = server_context(settings.tls_cert, settings.tls_key, settings.tls_ca)
+        try:
+            self._server = await self.loop.create_server(
+                lambda: Connection(self._hello, self._stranger_lost, self._accepted),
+                address.host,
+                address.port,
+                ssl=tls,
+                backlog=1024,
+            )
+        except OSError as error:
+            raise BrokerError(f"cannot listen on {address}: {error.strerror or error}") from None
+        port = self._server.sockets[0].getsockname()[1]
+        self.address = Address(address.host, port, tls is not None)
+        self.name = settings.name or f"{address.host}:{port}"
+        self.node = Node(self.name, settings.routing, records=settings.lake is not None)
+        self.core = Core(_Inside(self), self.clock)
+        gc.freeze()  # what was imported stays: there is no need to look at it again and again
+        for text in settings.peers:
+            self._dial(Address.parse(text), False)
+        if settings.master is not None:
+            self._dial(Address.parse(settings.master), True)
+        self._heart = self.loop.create_task(self._beat())
+        log.info("%s listens on %s, routing %s", self.name, self.address, settings.routing)
+
+    def _dial(self, address: Address, is_master: bool) -> None:
+        dialler = Dialler(self, address, is_master)
+        self._diallers.append((dialler, self.loop.create_task(dialler.run())))
+
+    async def stop(self, reason: str = "shutting down") -> None:
+        """Take no more, send what is queued, tell everybody, and close."""
+        self._is_stopping = True
+        if self._server is not None:
+            self._server.close()
+        deadline = self.loop.time() + self.settings.drain
+        for connection in self._connections:
+            connection.read(False)
+        while self.loop.time() < deadline and not all(c.is_drained for c in self._connections):
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close(f"{self.name} is {reason}")
+        for task in (*(task for _, task in self._diallers), self._heart):
+            if task is not None:
+                task.cancel()
+        self.core.close()
+        while self._connections and self.loop.time() < deadline + 1.0:
+            await asyncio.sleep(0.005)
+
+    async def __aenter__(self) -> Broker:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # ------------------------------------------------ strangers
+
+    def _accepted(self, connection: Connection) -> None:
+        if len(self._connections) >= self.settings.max_connections or self._is_stopping:
+            connection.lost = lambda *_: None
+            connection.close(f"{self.name} has {len(self._connections)} connections, and takes no more")
+            return
+        self.expect_hello(connection)
+
+    def expect_hello(self, connection: Connection) -> None:
+        """A new connection: the other side is to introduce itself before long."""
+        self._connections.add(connection)
+        self._strangers[connection] = self.loop.call_later(
+            HELLO_PATIENCE, connection.close, f"no Hello within {HELLO_PATIENCE:g} s"
+        )
+
+    def _stranger_lost(self, connection: Connection, reason: str) -> None:
+        self._forget(connection)
+        log.debug("%s is gone: %s", connection.peer_name, reason)
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self.relieved(connection)
+        self._introduced(connection)
+
+    def _introduced(self, connection: Connection) -> None:
+        timer = self._strangers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _hello(self, connection: Connection, bodies: list[bytes]) -> None:
+        hello = decode(bodies[0])
+        if not isinstance(hello, Hello):
+            raise WireError(f"a connection begins with Hello, not {type(hello).__name__}")
+        try:
+            self._check_hello(connection, hello)
+            welcome = self._client_up if hello.role == "client" else self._peer_up
+            welcome(connection, hello)
+        except AngeliaError as error:
+            log.info("refused %s: %s", connection.peer_name, error)
+            connection.close(str(error), retry=isinstance(error, RoutingError))
+            return
+        self._introduced(connection)
+        if len(bodies) > 1:
+            connection.received(connection, bodies[1:])
+
+    def _check_hello(self, connection: Connection, hello: Hello) -> None:
+        if hello.version != VERSION:
+            raise BrokerError(f"{self.name} speaks version {VERSION} of the protocol, not {hello.version}")
+        has_certificate = bool(connection.info("peercert"))
+        if hello.role == "peer" and self.settings.tls_ca is not None and not has_certificate:
+            raise BrokerError("a peer needs a certificate of the authority here")
+        if self._tokens is not None and not (hello.role == "peer" and has_certificate):
+            given = (hello.token or "").encode()
+            if not sum(hmac.compare_digest(given, token) for token in self._tokens):  # all, in equal time
+                raise BrokerError("the token is missing or wrong")
+
+    def _welcome(self, connection: Connection, max_frame: int, client: str = "") -> None:
+        connection.accept(max_frame)
+        connection.send(
+            Welcome(
+                VERSION,
+                self.name,
+                self.incarnation,
+                self.settings.heartbeat,
+                max_frame,
+                client,
+                str(self.address),
+            )
+        )
+
+    # ------------------------------------------------ clients
+
+    def _client_up(self, connection: Connection, hello: Hello) -> None:
+        name = hello.name or f"client-{secrets.token_hex(4)}"
+        old = self.clients.get(name)
+        if old is not None and old.incarnation == hello.incarnation:
+            old.connection.close("the same client has connected again")
+            self._client_lost(old, old.connection, "connected again")
+        elif old is not None or name in self.core.sessions:
+            raise RequestError(f"there is a client {name!r} at {self.name} already; give each its own name")
+        if "#" in name or len(name) > 255 or not name.isprintable():
+            raise RequestError("the name of a client has at most 255 printable characters, and no '#'")
+        queue, policy = hello.queue or self.settings.queue, hello.policy or self.settings.policy
+        if not 1 <= queue <= self.settings.queue or policy not in _POLICIES:
+            raise RequestError(
+                f"a queue has 1 to {self.settings.queue} places here, and one of the policies "
+                f"{', '.join(_POLICIES)}"
+            )
+        session = ClientSession(self, connection, name, hello.incarnation, queue, policy)
+        self.clients[name] = session
+        connection.received = session.received
+        connection.lost = lambda lost, reason: self._client_lost(session, lost, reason)
+        self._welcome(connection, self.settings.max_frame, name)
+        session.tell_types(tuple(map(self.node.registry.get, self.node.registry)))
+
+    def _client_lost(self, session: ClientSession, connection: Connection, reason: str) -> None:
+        self._forget(connection)
+        if self.clients.get(session.name) is session:
+            del self.clients[session.name]
+            log.debug("client %s is gone: %s", session.name, reason)
+            if not self._is_stopping:
+                self.handle(ClientDown(session.name))
+
+    def client(self, name: str) -> Client:
+        """A client within this process."""
+        if name in self.clients:
+            raise RequestError(f"there is a client {name!r} already; give each its own name")
+        return Client(self.core.session(name), {})
+
+    # ------------------------------------------------ peers
+
+    def _peer_up(self, connection: Connection, hello: Hello) -> None:
+        same = {hello.routing, self.settings.routing}
+        if len(same) > 1 and not any(same <= group for group in _COMPATIBLE):
+            raise BrokerError(f"the routing of {self.name} is {self.settings.routing}, not {hello.routing}")
+        old = self.links.get(hello.name)
+        if old is not None and old.incarnation != hello.incarnation:
+            old.connection.close("connected again after a restart")
+            self._link_lost(old, old.connection, "it was started again")
+        self._welcome(connection, MAX_LINK_FRAME)
+        self.link_up(connection, hello.name, hello.incarnation)
+
+    def link_up(self, connection: Connection, name: str, incarnation: str, *, master: bool = False) -> None:
+        """Somebody is at the other end; a `RoutingError` if it cannot be a peer."""
+        self._introduced(connection)
+        link = Link(self, connection, name, incarnation)
+        if name in self.links:
+            connection.close(f"{name} and {self.name} are linked already")
+            return
+        self.links[name] = link
+        before = connection.lost
+        connection.received = link.received
+
+        def lost(gone: Connection, reason: str) -> None:
+            self._link_lost(link, gone, reason)
+            before(gone, reason)
+
+        connection.lost = lost
+        try:
+            self.handle(PeerUp(name, master))
+        except RoutingError as error:
+            del self.links[name]
+            connection.lost = before
+            connection.close(str(error))
+            return
+        log.info("%s is linked with %s", self.name, name)
+
+    def _link_lost(self, link: Link, connection: Connection, reason: str) -> None:
+        self._forget(connection)
+        if self.links.get(link.name) is link:
+            del self.links[link.name]
+            log.info("%s has lost its link with %s: %s", self.name, link.name, reason)
+            if not self._is_stopping:
+                self.handle(PeerDown(link.name))
+
+    # ------------------------------------------------ the node
+
+    def handle(self, given: Input) -> None:
+        """Give the node an input, and do what it wants."""
+        inside = self.perform(self.node.handle(given, self.clock()), given)
+        if inside:
+            self.core.deliver(inside)
+
+    def publish(self, client: str, events: tuple[Event, ...]) -> Reply:
+        """Publish events of a client; returns what became of it."""
+        given = FromClient(client, PublishAll(client, events))
+        effects = self.node.handle(given, self.clock())
+        reply = effects.pop()
+        assert isinstance(reply, Reply)
+        inside = self.perform(effects, given)
+        if inside:
+            self.core.deliver(inside)
+        return reply
+
+    def perform(self, effects: Iterable[Effect], given: Input) -> list[Effect]:
+        """Do what the node wants; returns the effects for clients within this process."""
+        encoded: dict[int, bytes] = {}
+
+        def encode_once(event: Event) -> bytes:
+            data = encoded.get(id(event))
+            if data is None:
+                data = encoded[id(event)] = encode_event(event)
+            return data
+
+        inside: list[Effect] = []
+        clients = self.clients
+        for effect in effects:
+            if type(effect) is Deliver:
+                session = clients.get(effect.client)
+                if session is None:
+                    inside.append(effect)
+                else:
+                    session.deliver(effect.identities, encode_once(effect.event))
+                    self.delivered += 1
+            elif type(effect) is Send:
+                link = self.links.get(effect.peer)
+                if link is not None:
+                    link.send(effect.message, encode_once)
+            else:
+                inside += self._perform_rarer(effect)
+        self._notice(given)
+        return inside
+
+    def _perform_rarer(self, effect: Effect) -> list[Effect]:
+        session = self.clients.get(effect.client) if not isinstance(effect, Send) else None
+        if session is None:
+            return [effect]
+        if isinstance(effect, Reply):
+            session.reply(effect)
+        elif isinstance(effect, DeliverSequence):
+            session.deliver_sequence(effect.identities, effect.events)
+            self.delivered += 1
+        return []
+
+    def _notice(self, given: Input) -> None:
+        """What follows from an input that the node knows nothing of."""
+        match given:
+            case FromPeer(_, TypeDefinition(event_type)) | FromClient(_, DefineType(_, event_type)):
+                name = event_type.name
+                if name in self.node.registry:
+                    for session in self.clients.values():
+                        session.tell_types((self.node.registry.get(name),))
+            case FromClient(client, Unsubscribe(identity) | UnsubscribePattern(identity)):
+                if client in self.clients:
+                    self.clients[client].forget(identity)
+
+    # ------------------------------------------------ the slow
+
+    def congested(self, connection: Connection) -> None:
+        """Somebody is slow: hold back who publishes, but not the slow one itself, whom it may answer."""
+        if connection not in self._congested:
+            self._congested.add(connection)
+            self._hold_back()
+
+    def relieved(self, connection: Connection) -> None:
+        """Somebody is slow no longer."""
+        if connection in self._congested:
+            self._congested.discard(connection)
+            self._hold_back()
+
+    def _hold_back(self) -> None:
+        for connection in self._connections:
+            connection.read(not self._congested - {connection})
+
+    # ------------------------------------------------ signs of life
+
+    async def _beat(self) -> None:
+        """Give signs of life, and notice who gives none, takes nothing, or is gone."""
+        while True:
+            await asyncio.sleep(self.settings.heartbeat)
+            now, idle = self.loop.time(), self.settings.heartbeat / 2
+            for connection in list(self._connections):
+                if connection.is_reading and now - connection.last_received > self.settings.silence:
+                    connection.abort(f"no sign of life for {self.settings.silence:g} s")
+                elif connection not in self._strangers and now - connection.last_sent > idle:
+                    connection.send_bytes(_PING)
+            for link in list(self.links.values()):
+                if link.connection in self._congested and now - link.progress > self.settings.stall:
+                    link.connection.abort(f"{link.name} has taken nothing for {self.settings.stall:g} s")
+
+    # ------------------------------------------------ what there is
+
+    def metrics_drop(self, reason: str) -> None:
+        """An event was dropped."""
+
+    def describe(self) -> dict[str, Any]:
+        """The broker as numbers, for people."""
+        return {
+            "name": self.name,
+            "version": angelia.__version__,
+            "pid": os.getpid(),
+            "address": str(self.address),
+            "routing": self.settings.routing,
+            "uptime": round(self.clock() - self.started, 3),
+            "published": self.published,
+            "delivered": self.delivered,
+            "links": {name: link.describe() for name, link in sorted(self.links.items())},
+            "unconnected": {str(d.address): d.problem for d, _ in self._diallers if d.problem},
+            "clients": {name: session.describe() for name, session in sorted(self.clients.items())},
+            "types": list(self.node.registry),
+        }
+
+
+_POLICIES = ("block", "drop_oldest", "drop_newest", "disconnect")
+
+
+def _read_tokens(settings: BrokerSettings) -> list[bytes] | None:
+    if settings.tokens is None:
+        return None
+    try:
+        lines = settings.tokens.read_bytes().splitlines()
+    except OSError as error:
+        raise BrokerError(f"cannot read the tokens in {settings.tokens}: {error.strerror}") from None
+    tokens = [line.strip() for line in lines if line.strip() and not line.startswith(b"#")]
+    if not tokens:
+        raise BrokerError(f"there is no token in {settings.tokens}")
+    return tokens

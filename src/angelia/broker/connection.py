@@ -1,0 +1,236 @@
+"""One connection: frames in, and a bounded way out.
+
+What is ready is sent together, and nothing waits for more to become ready. What the other side does not
+take yet waits in a queue that has a limit; what happens at the limit is the affair of its owner:
+a client has a policy, and a link between brokers holds back those who publish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from angelia.errors import WireError
+from angelia.wire import Bye, Frames, encode
+
+__all__ = ["Connection"]
+
+HIGH_WATER = 1 << 18  # bytes in the socket's own buffer above which it takes no more
+_BATCH = 512  # items in a frame, at most
+_BATCH_BYTES = 1 << 17
+_PRE_HELLO = 1 << 16  # bytes of a frame from somebody who has not introduced itself
+
+# What is in the queue.
+ITEM, FRAME, CONTROL = 0, 1, 2  # an item of a batch; a frame that may be dropped; one that may not
+
+
+class Connection(asyncio.Protocol):
+    """A connection with a queue of what is to be sent. `received` is called with the bodies of frames.
+
+    `lost` is called once, when the connection is gone, with why. `changed` is called when the
+    queue has become shorter.
+    """
+
+    def __init__(
+        self,
+        received: Callable[[Connection, list[bytes]], None],
+        lost: Callable[[Connection, str], None],
+        made: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.received = received
+        self.lost = lost
+        self.changed: Callable[[], None] = _nothing
+        self.batch: Callable[[Sequence[bytes]], bytes] = b"".join
+        self.last_received = 0.0
+        self.last_sent = 0.0
+        self.dropped = 0
+        self.queued = 0  # items and frames that may be dropped
+        self.queued_bytes = 0
+        self.peer_name = "?"
+        self.is_reading = True
+        self._made = made
+        self._frames = Frames(_PRE_HELLO)
+        self._queue: deque[tuple[int, bytes]] = deque()
+        self._is_flushing = False
+        self._is_paused = False
+        self._is_closing = False
+        self._reason = ""
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # ------------------------------------------------ the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Part of asyncio's protocol."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(HIGH_WATER)
+        self.last_received = self.last_sent = self._loop.time()
+        peer = transport.get_extra_info("peername")
+        self.peer_name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "?")
+        if self._made is not None:
+            self._made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of asyncio's protocol."""
+        self.last_received = self._loop.time()
+        if self._is_closing:
+            return
+        try:
+            bodies = self._frames.feed(data)
+            if bodies:
+                self.received(self, bodies)
+        except WireError as error:
+            self.close(str(error))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Part of asyncio's protocol."""
+        self._is_closing = True
+        self._queue.clear()
+        lost, self.lost = self.lost, lambda *_: None
+        lost(self, self._reason or (str(error) if error else "the other side closed the connection"))
+
+    def pause_writing(self) -> None:
+        """Part of asyncio's protocol: the socket takes no more."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Part of asyncio's protocol: the socket takes more."""
+        self._is_paused = False
+        self._flush()
+
+    def info(self, name: str) -> Any:
+        """What the transport tells of itself."""
+        return self._transport.get_extra_info(name) if self._transport is not None else None
+
+    # ------------------------------------------------ in
+
+    def accept(self, max_frame: int) -> None:
+        """The other side has introduced itself: its frames may be larger from now on."""
+        self._frames.limit = max_frame
+
+    def read(self, wanted: bool) -> None:
+        """Go on reading, or hold back who sends."""
+        if wanted != self.is_reading and self._transport is not None and not self._is_closing:
+            self.is_reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+                self.last_received = self._loop.time()  # what came meanwhile has not been seen
+            else:
+                self._transport.pause_reading()
+
+    # ------------------------------------------------ out
+
+    def send(self, frame: Any) -> None:
+        """Send a frame, or a message, after all that is queued."""
+        self._put(CONTROL, encode(frame))
+
+    def send_bytes(self, frame: bytes) -> None:
+        """Send an encoded frame."""
+        self._put(CONTROL, frame)
+
+    def put(self, item: bytes) -> None:
+        """Send an item of a batch (see `batch`), which may be dropped."""
+        self.queued += 1
+        self._put(ITEM, item)
+
+    def put_frame(self, frame: bytes) -> None:
+        """Send an encoded frame, which may be dropped."""
+        self.queued += 1
+        self._put(FRAME, frame)
+
+    def drop_oldest(self) -> None:
+        """Drop what is in the queue longest and may be dropped."""
+        for place, (kind, data) in enumerate(self._queue):
+            if kind != CONTROL:
+                del self._queue[place]
+                self.queued -= 1
+                self.queued_bytes -= len(data)
+                self.dropped += 1
+                return
+
+    def _put(self, kind: int, data: bytes) -> None:
+        if self._is_closing:
+            return
+        self._queue.append((kind, data))
+        self.queued_bytes += len(data)
+        if not self._is_flushing and not self._is_paused:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what the socket takes."""
+        self._is_flushing = False
+        if self._transport is None or not self._queue:
+            return
+        while self._queue and not self._is_paused:
+            self._transport.write(self._next_chunk())
+        self.last_sent = self._loop.time()
+        self.changed()
+
+    def _next_chunk(self) -> bytes:
+        """Frames from the head of the queue, about as many bytes as the socket takes at once."""
+        frames: list[bytes] = []
+        size = 0
+        while self._queue and size < HIGH_WATER:
+            frame = self._next_batch() if self._queue[0][0] == ITEM else self._pop()
+            size += len(frame)
+            frames.append(frame)
+        return b"".join(frames)
+
+    def _pop(self) -> bytes:
+        kind, data = self._queue.popleft()
+        self.queued_bytes -= len(data)
+        if kind != CONTROL:
+            self.queued -= 1
+        return data
+
+    def _next_batch(self) -> bytes:
+        items: list[bytes] = []
+        size = 0
+        queue = self._queue
+        while queue and queue[0][0] == ITEM and len(items) < _BATCH and size < _BATCH_BYTES:
+            item = queue.popleft()[1]
+            size += len(item)
+            items.append(item)
+        self.queued -= len(items)
+        self.queued_bytes -= size
+        return self.batch(items)
+
+    # ------------------------------------------------ the end
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is over."""
+        return self._is_closing
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all was handed to the operating system."""
+        return self._is_closing or not (
+            self._queue or (self._transport is not None and self._transport.get_write_buffer_size())
+        )
+
+    def close(self, reason: str, *, retry: bool = True) -> None:
+        """Say why, and end the connection. What waits in the queue is not sent."""
+        if self._is_closing or self._transport is None:
+            return
+        self._is_closing = True
+        self._reason = reason
+        self._queue.clear()
+        self._transport.write(encode(Bye(reason, retry)))
+        self._transport.close()
+        if self._is_paused:  # it may never take what is in its buffer
+            self._loop.call_later(1.0, self._transport.abort)
+
+    def abort(self, reason: str) -> None:
+        """End the connection at once: the other side is gone."""
+        if not self._is_closing and self._transport is not None:
+            self._is_closing = True
+            self._reason = reason
+            self._transport.abort()
+
+
+def _nothing() -> None:
+    """Nobody waits for room."""

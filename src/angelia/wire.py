@@ -1,0 +1,435 @@
+"""Bytes and frames: what goes over a connection, between brokers and between a client and its broker.
+
+A frame is its length (four bytes, the highest first) and a MessagePack map that names its kind under
+`type`. Filters, patterns and advertisements travel as their text, events as arrays. What comes in is
+from strangers: it is decoded into exactly these structs, or refused with a `WireError`.
+
+Events come in batches. A batch is decoded at once, and an event whose attributes are flat and plain, as
+most are, is taken over without a closer look at each value (`_is_plain`); any other is made anew, which
+flattens it or tells what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from angelia.errors import AngeliaError, EventError, WireError
+from angelia.event import MAX_ATTRIBUTES, MAX_EVENT_BYTES, Event
+from angelia.filter import Advertisement, Filter
+from angelia.messages import Message, Notify, Request
+from angelia.pattern import Pattern
+from angelia.types import EventType
+
+__all__ = [
+    "MAX_FRAME",
+    "VERSION",
+    "Answer",
+    "Ask",
+    "Bye",
+    "Describe",
+    "Dropped",
+    "Forward",
+    "Frame",
+    "Frames",
+    "Hello",
+    "Ping",
+    "Sequence_",
+    "Tell",
+    "TypeNews",
+    "Upload",
+    "Welcome",
+    "decode",
+    "decode_events",
+    "decode_notifications",
+    "decode_request",
+    "decode_told",
+    "encode",
+    "encode_event",
+    "encode_forward",
+    "encode_number",
+    "encode_request",
+    "encode_told",
+    "encode_upload",
+    "notified",
+    "told",
+]
+
+VERSION = 1
+MAX_FRAME = 1 << 20
+_LENGTH = struct.Struct(">I")
+_MAX_INTEGER = 2**63 - 1
+
+
+class _Frame(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """What all of these are."""
+
+
+# ---------------------------------------------------------------- frames
+
+
+class Hello(_Frame, frozen=True):
+    """The first frame of who connects. `incarnation` tells this run of a program from its next one."""
+
+    version: int
+    role: Literal["client", "peer"]
+    name: str
+    incarnation: str
+    token: str | None = None
+    # Of a client: the queue that the broker keeps for it.
+    queue: int | None = None
+    policy: str | None = None
+    # Of a broker: its routing, its address, and whether the receiver is its master.
+    routing: str | None = None
+    address: str | None = None
+    to_master: bool = False
+
+
+class Welcome(_Frame, frozen=True):
+    """The answer to `Hello`: who is here, how often it gives a sign of life, and how large a frame may be."""
+
+    version: int
+    name: str
+    incarnation: str
+    heartbeat: float
+    max_frame: int
+    client: str = ""  # the name that a client has here
+    address: str | None = None
+
+
+class Bye(_Frame, frozen=True):
+    """The last frame: why the connection ends. `retry`: it may be tried again."""
+
+    reason: str
+    retry: bool = True
+
+
+class Ping(_Frame, frozen=True):
+    """A sign of life, if there is nothing else to send."""
+
+
+class Ask(_Frame, frozen=True):
+    """A request of a client; the answer carries its number. Number 0 wants none."""
+
+    number: int
+    request: msgspec.Raw
+
+
+class Upload(_Frame, frozen=True):
+    """Events that a client publishes, all or none of them; number 0 wants no answer."""
+
+    number: int
+    events: msgspec.Raw
+
+
+class Answer(_Frame, frozen=True):
+    """What became of a request: done, or why not, with the name of the error; and what was asked for."""
+
+    number: int
+    error: str | None = None
+    code: str | None = None
+    value: Any = None
+
+
+class Tell(_Frame, frozen=True):
+    """Events for a client, each once, with the numbers of its subscriptions that want it."""
+
+    events: msgspec.Raw
+
+
+class Sequence_(_Frame, frozen=True, tag="Sequence"):  # noqa: N801 - Sequence is Python's
+    """Events that match a pattern, with the numbers of the subscriptions that want them."""
+
+    numbers: tuple[int, ...]
+    events: tuple[Event, ...]
+
+
+class Dropped(_Frame, frozen=True):
+    """So many events had no room in the queue that the broker keeps for the client."""
+
+    count: int
+
+
+class TypeNews(_Frame, frozen=True):
+    """Event types that a client did not know, or not as they are now."""
+
+    event_types: tuple[EventType, ...]
+
+
+class Forward(_Frame, frozen=True):
+    """Notifications from broker to broker."""
+
+    notifications: msgspec.Raw
+
+
+class Describe(_Frame, frozen=True):
+    """A client asks for the broker's state: the value of the answer."""
+
+    number: int
+
+
+Frame = (
+    Hello
+    | Welcome
+    | Bye
+    | Ping
+    | Ask
+    | Upload
+    | Answer
+    | Tell
+    | Sequence_
+    | Dropped
+    | TypeNews
+    | Forward
+    | Describe
+    | Message
+)
+
+
+# ---------------------------------------------------------------- bytes
+
+
+class Frames:
+    """Cuts a stream of bytes into the bodies of frames."""
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self.limit = limit
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The bodies that are complete now; a `WireError` for one that is too large."""
+        if self._rest:
+            data = self._rest + data
+        bodies: list[bytes] = []
+        start, end = 0, len(data)
+        while end - start >= 4:
+            (size,) = _LENGTH.unpack_from(data, start)
+            if size > self.limit:
+                raise WireError(f"a frame of {size} bytes; at most {self.limit} are allowed")
+            if end - start - 4 < size:
+                break
+            bodies.append(data[start + 4 : start + 4 + size])
+            start += 4 + size
+        self._rest = data[start:]
+        return bodies
+
+
+def _framed(body: bytes) -> bytes:
+    return _LENGTH.pack(len(body)) + body
+
+
+def _encode_hook(value: Any) -> Any:
+    match value:
+        case Filter() | Pattern():
+            return str(value)
+        case Event():
+            return _parts(value)
+        case Advertisement():
+            return [str(value), value.allowed == {}]
+    raise TypeError(f"{type(value).__name__} has no place on the wire")
+
+
+def _decode_hook(cls: type, value: Any) -> Any:
+    if cls is Event:
+        return _event(*_checked_parts(value))
+    if cls is Advertisement:
+        text, is_empty = value
+        parsed = Advertisement.parse(text)
+        return Advertisement([], parsed.type) if is_empty else parsed
+    return cls.parse(value)  # type: ignore[attr-defined]
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_hook)
+_frames = msgspec.msgpack.Decoder(Frame, dec_hook=_decode_hook)
+_requests = msgspec.msgpack.Decoder(Request, dec_hook=_decode_hook)
+
+T = TypeVar("T")
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes | msgspec.Raw, what: str) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, AngeliaError, RecursionError, ValueError, TypeError) as error:
+        raise WireError(f"not a valid {what}: {str(error)[:500] or type(error).__name__}") from None
+
+
+def encode(frame: _Frame | Any) -> bytes:
+    """A frame, or a message between brokers, as bytes."""
+    return _framed(_encoder.encode(frame))
+
+
+def decode(body: bytes) -> Any:
+    """The frame of a body, or a `WireError`."""
+    return _decoded(_frames, body, "frame")
+
+
+def encode_request(number: int, request: Request) -> bytes:
+    """A client's request as a frame."""
+    return encode(Ask(number, msgspec.Raw(_encoder.encode(request))))
+
+
+def decode_request(raw: msgspec.Raw) -> Any:
+    """The request in an `Ask`, or a `WireError`."""
+    return _decoded(_requests, raw, "request")
+
+
+# ---------------------------------------------------------------- events
+
+
+class _Parts(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """An event as it travels."""
+
+    attributes: dict[str, Any]
+    type: str | None = None
+    source: str | None = None
+    subject: str | None = None
+    id: str | None = None
+    time: datetime | None = None
+
+
+class _Told(msgspec.Struct, array_like=True):
+    numbers: tuple[int, ...]
+    event: _Parts
+
+
+class _Notified(msgspec.Struct, array_like=True):
+    origin: str
+    sequence: int
+    event: _Parts
+
+
+_events = msgspec.msgpack.Decoder(list[_Parts])
+_told = msgspec.msgpack.Decoder(list[_Told])
+_notified = msgspec.msgpack.Decoder(list[_Notified])
+
+_PLAIN = frozenset((str, int, float, bool, datetime))
+_names: set[str] = set()  # that were checked; bounded
+_MAX_NAMES = 8192
+
+
+def _parts(event: Event) -> tuple[Any, ...]:
+    return event._attributes, event.type, event.source, event.subject, event.id, event.time
+
+
+def encode_event(event: Event) -> bytes:
+    """An event as it stands in a batch."""
+    return _encoder.encode(_parts(event))
+
+
+def _checked_parts(value: Any) -> tuple[_Parts, bool]:
+    return msgspec.convert(value, _Parts), len(msgspec.msgpack.encode(value)) <= MAX_EVENT_BYTES
+
+
+def _event(parts: _Parts, is_small: bool, may_be_large_integers: bool = True) -> Event:
+    attributes = parts.attributes
+    if (
+        is_small
+        and _PLAIN.issuperset(map(type, attributes.values()))
+        and attributes.keys() <= _names
+        and len(attributes) <= MAX_ATTRIBUTES
+        and not (may_be_large_integers and _has_large(attributes))
+        and parts.type != ""
+        and parts.source != ""
+        and parts.subject != ""
+        and parts.id != ""
+        and (parts.time is None or parts.time.tzinfo is UTC)
+    ):
+        return Event.trusted(attributes, parts.type, parts.source, parts.subject, parts.id, parts.time)
+    event = Event(
+        attributes,
+        type=parts.type,
+        source=parts.source,
+        subject=parts.subject,
+        id=parts.id,
+        time=parts.time,
+    )
+    if len(_names) < _MAX_NAMES:
+        _names.update(event)
+    return event
+
+
+def _has_large(attributes: dict[str, Any]) -> bool:
+    return any(type(value) is int and value > _MAX_INTEGER for value in attributes.values())
+
+
+def _hints(raw: bytes | msgspec.Raw) -> tuple[bool, bool]:
+    """Whether each event of a batch is within the limit for certain, and whether large integers may be there.
+
+    MessagePack marks an unsigned integer of eight bytes with 0xcf; where no such byte is, no such integer is.
+    """
+    data = bytes(raw)
+    return len(data) <= MAX_EVENT_BYTES, b"\xcf" in data
+
+
+def decode_events(raw: msgspec.Raw) -> list[Event]:
+    """The events of an `Upload`; an `EventError` tells which one is not valid."""
+    parts = _decoded(_events, raw, "batch of events")
+    is_small, large = _hints(raw)
+    events: list[Event] = []
+    try:
+        for part in parts:
+            events.append(_event(part, is_small, large))
+    except EventError as error:
+        where = f"event {len(events) + 1} of {len(parts)}: " if len(parts) > 1 else ""
+        raise type(error)(f"{where}{error}") from None
+    return events
+
+
+def decode_told(raw: msgspec.Raw) -> list[tuple[tuple[int, ...], Event]]:
+    """The events of a `Tell`, each with the numbers of subscriptions."""
+    parts = _decoded(_told, raw, "batch of events")
+    is_small, large = _hints(raw)
+    return [(part.numbers, _event(part.event, is_small, large)) for part in parts]
+
+
+def decode_notifications(raw: msgspec.Raw) -> list[Notify]:
+    """The notifications of a `Forward`."""
+    parts = _decoded(_notified, raw, "batch of notifications")
+    is_small, large = _hints(raw)
+    try:
+        return [Notify(_event(part.event, is_small, large), part.origin, part.sequence) for part in parts]
+    except EventError as error:
+        raise WireError(f"not a valid notification: {error}") from None
+
+
+def _array(count: int) -> bytes:
+    return bytes((0x90 | count,)) if count < 16 else b"\xdd" + _LENGTH.pack(count)
+
+
+def _batch(items: Sequence[bytes]) -> msgspec.Raw:
+    return msgspec.Raw(b"".join((_array(len(items)), *items)))
+
+
+def told(numbers: Iterable[bytes], count: int, event: bytes) -> bytes:
+    """An item of a `Tell`: encoded numbers of subscriptions, how many, and an encoded event."""
+    return b"".join((b"\x92", _array(count), *numbers, event))
+
+
+def encode_number(number: int) -> bytes:
+    """The number of a subscription, for `told`."""
+    return _encoder.encode(number)
+
+
+def notified(notification: Notify, event: bytes) -> bytes:
+    """An item of a `Forward`."""
+    head = _encoder.encode((notification.origin, notification.sequence))
+    return b"\x93" + head[1:] + event
+
+
+def encode_told(items: Sequence[bytes]) -> bytes:
+    """Items (see `told`) as a frame for a client."""
+    return encode(Tell(_batch(items)))
+
+
+def encode_forward(items: Sequence[bytes]) -> bytes:
+    """Items (see `notified`) as a frame for a broker."""
+    return encode(Forward(_batch(items)))
+
+
+def encode_upload(number: int, events: Sequence[bytes]) -> bytes:
+    """Encoded events as a frame of a publisher."""
+    return encode(Upload(number, _batch(events)))
