@@ -1,6 +1,7 @@
 """Angelia: an event notification service. Content-based publish/subscribe."""
 
 from angelia.bus import Bus, SyncBus
+from angelia.client import connect, connect_sync
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter, attr
 from angelia.matching import Matcher
@@ -20,5 +21,7 @@ __all__ = [
     "SyncBus",
     "TypeRegistry",
     "attr",
+    "connect",
+    "connect_sync",
     "event_type",
 ]

@@ -1,4 +1,4 @@
-"""`python -m angelia` is the command line."""
+"""`python -m angelia`: the command line."""
 
 from angelia.cli import main
 

@@ -4,50 +4,78 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from angelia import Event, Filter, __version__, demo
 from angelia.errors import AngeliaError, EventError
 
 __all__ = ["main"]
 
+# Commands that are there once they are asked for: what they import takes a while. Of each: what it does,
+# the extra it needs, and where it is.
+_LATER: dict[str, tuple[str, str, str]] = {
+    "broker": ("Run a broker until it is told to stop.", "broker", "angelia.broker.cli:broker"),
+    "certs": ("Make certificates for development.", "broker", "angelia.broker.cli:certs"),
+    "up": ("Start a network of brokers on this machine.", "broker", "angelia.local.cli:up"),
+    "status": ("Show the network that is up.", "broker", "angelia.local.cli:status"),
+    "down": ("Stop the network that is up.", "broker", "angelia.local.cli:down"),
+    "publish": ("Publish an event, or those of a file or of stdin.", "", "angelia.client.cli:publish"),
+    "subscribe": ("Print the events that match a filter.", "", "angelia.client.cli:subscribe"),
+    "types": ("Event types: list, show, define.", "", "angelia.client.cli:types"),
+    "sim": ("Simulate networks of brokers: check routers, run scenarios.", "sim", "angelia.sim.cli:app"),
+    "experiment": ("Repeat the studies of the papers.", "sim", "angelia.sim.experiments.cli:app"),
+}
+
+
+class _Commands(TyperGroup):
+    """Loads the commands of `_LATER` when they are called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name."""
+        if args and args[0] in _LATER:
+            self.commands[args[0]] = _load(args[0])
+        return super().resolve_command(ctx, args)
+
+
+def _load(name: str) -> Any:
+    _, extra, place = _LATER[name]
+    module, _, attribute = place.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        typer.echo(f"error: {error.name} is not installed: pip install 'angelia[{extra}]'", err=True)
+        sys.exit(1)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name)(found)
+    return typer.main.get_command(single)
+
+
 app = typer.Typer(
     name="angelia",
+    cls=_Commands,
     help="An event notification service: content-based publish/subscribe.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 filters = typer.Typer(help="Look at filters.", no_args_is_help=True)
+
+
+def _stub() -> None:
+    """Stands for a command that is not loaded yet."""
+
+
+for _name, (_help, _, _) in _LATER.items():
+    app.command(_name, help=_help)(_stub)
 app.add_typer(filters, name="filter")
-
-
-def _add_simulator() -> None:
-    """Add what needs the extra `sim`; without it, say so when it is asked for."""
-    try:
-        from angelia.sim.cli import app as simulator
-        from angelia.sim.experiments.cli import app as experiments
-    except ModuleNotFoundError as error:
-        missing = error.name
-
-        def refuse(context: typer.Context) -> None:
-            """Needs the extra: pip install 'angelia[sim]'."""
-            typer.echo(f"error: {missing} is not installed: pip install 'angelia[sim]'", err=True)
-            raise typer.Exit(1)
-
-        unknown = {"ignore_unknown_options": True, "allow_extra_args": True}
-        for name in ("sim", "experiment"):
-            app.command(name, context_settings=unknown)(refuse)
-    else:
-        app.add_typer(simulator, name="sim")
-        app.add_typer(experiments, name="experiment")
-
-
-_add_simulator()
 
 
 def _version(wanted: bool) -> None:

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import angelia
+from angelia.broker.address import Address
 from angelia.broker.connection import Connection
 from angelia.broker.links import MAX_LINK_FRAME, Dialler, Link
 from angelia.broker.session import ClientSession
-from angelia.broker.settings import Address, BrokerSettings
+from angelia.broker.settings import BrokerSettings
 from angelia.broker.tls import server_context
 from angelia.bus.aio import Client
 from angelia.bus.core import Core
@@ -42,8 +43,6 @@ from angelia.messages import (
     Reply,
     Send,
     TypeDefinition,
-    Unsubscribe,
-    UnsubscribePattern,
 )
 from angelia.node import Node
 from angelia.wire import VERSION, Hello, Ping, Welcome, decode, encode, encode_event
@@ -335,7 +334,10 @@ class Broker:
 
     def publish(self, client: str, events: tuple[Event, ...]) -> Reply:
         """Publish events of a client; returns what became of it."""
-        given = FromClient(client, PublishAll(client, events))
+        return self.request(FromClient(client, PublishAll(client, events)))
+
+    def request(self, given: FromClient) -> Reply:
+        """Have a request of a client done, all but the reply, which is returned."""
         effects = self.node.handle(given, self.clock())
         reply = effects.pop()
         assert isinstance(reply, Reply)
@@ -392,9 +394,6 @@ class Broker:
                 if name in self.node.registry:
                     for session in self.clients.values():
                         session.tell_types((self.node.registry.get(name),))
-            case FromClient(client, Unsubscribe(identity) | UnsubscribePattern(identity)):
-                if client in self.clients:
-                    self.clients[client].forget(identity)
 
     # ------------------------------------------------ the slow
 

@@ -8,6 +8,7 @@ a client has a policy, and a link between brokers holds back those who publish.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -15,7 +16,7 @@ from typing import Any, cast
 from angelia.errors import WireError
 from angelia.wire import Bye, Frames, encode
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "backoff"]
 
 HIGH_WATER = 1 << 18  # bytes in the socket's own buffer above which it takes no more
 _BATCH = 512  # items in a frame, at most
@@ -24,6 +25,14 @@ _PRE_HELLO = 1 << 16  # bytes of a frame from somebody who has not introduced it
 
 # What is in the queue.
 ITEM, FRAME, CONTROL = 0, 1, 2  # an item of a batch; a frame that may be dropped; one that may not
+
+
+FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0
+
+
+def backoff(attempt: int) -> float:
+    """Seconds before the next attempt: twice as long each time, with jitter so that nobody comes in step."""
+    return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(attempt, 16)) * random.uniform(0.5, 1.0)
 
 
 class Connection(asyncio.Protocol):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from angelia.broker.connection import Connection
-from angelia.broker.settings import Address
+from angelia.broker.address import Address
+from angelia.broker.connection import Connection, backoff
 from angelia.broker.tls import client_context
 from angelia.errors import BrokerError, RoutingError, WireError
 from angelia.messages import Forwarded, FromPeer, Message, Notify
@@ -30,17 +29,11 @@ from angelia.wire import (
 if TYPE_CHECKING:
     from angelia.broker.broker import Broker
 
-__all__ = ["MAX_LINK_FRAME", "Dialler", "Link", "backoff"]
+__all__ = ["MAX_LINK_FRAME", "Dialler", "Link"]
 
 log = logging.getLogger("angelia.broker")
 
 MAX_LINK_FRAME = 64 << 20  # bytes of a message between brokers: what all clients of one want may be in it
-FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0
-
-
-def backoff(attempt: int) -> float:
-    """Seconds before the next attempt: twice as long each time, with jitter so that nobody comes in step."""
-    return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(attempt, 16)) * random.uniform(0.5, 1.0)
 
 
 class Link:

@@ -120,9 +120,15 @@ class ClientSession:
 
     def _ask(self, frame: Ask) -> None:
         try:
-            self.broker.handle(FromClient(self.name, self._own(decode_request(frame.request)), frame.number))
+            request = self._own(decode_request(frame.request))
         except AngeliaError as error:
             self._answer(frame.number, error)
+            return
+        reply = self.broker.request(FromClient(self.name, request, frame.number))
+        is_new = isinstance(request, Subscribe | SubscribePattern) and reply.error is not None
+        if is_new or isinstance(request, Unsubscribe | UnsubscribePattern):
+            self._numbers.pop(request.identity, None)
+        self.reply(reply)
 
     def _own(self, request: Request) -> Request:
         """The request with an identity that is this client's."""
@@ -222,7 +228,3 @@ class ClientSession:
             "policy": self.policy,
             "from": self.connection.peer_name,
         }
-
-    def forget(self, identity: str) -> None:
-        """A subscription is over."""
-        self._numbers.pop(identity, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from weakref import ref
@@ -14,7 +14,7 @@ from angelia.bus.core import Core, Stats
 from angelia.bus.mailbox import DEFAULT_SIZE, Policy, Ticket
 from angelia.bus.network import Network
 from angelia.bus.party import Handle, Item, Wanted, log
-from angelia.bus.session import Session
+from angelia.bus.session import Requests
 from angelia.errors import BlockedError, ClosedError, DisconnectedError
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
@@ -28,7 +28,7 @@ T = TypeVar("T")
 PATIENCE = 5.0  # seconds that a publisher waits before the log tells
 _WAITING = "a publisher has waited %s s for room in a queue of %s events with the policy block; who reads it?"
 
-_Tasks = dict[asyncio.Task[None], Session]
+_Tasks = dict[asyncio.Task[None], Requests]
 
 
 class Subscription(Handle[T]):
@@ -39,7 +39,7 @@ class Subscription(Handle[T]):
 
     def __init__(
         self,
-        session: Session,
+        session: Requests,
         tasks: _Tasks,
         what: Wanted[T],
         callback: Callable[[T], object] | None,
@@ -137,8 +137,10 @@ class Subscription(Handle[T]):
 class Client:
     """A party at a broker: it publishes and subscribes. Make one with `bus.client(…)`."""
 
-    def __init__(self, session: Session, tasks: _Tasks) -> None:
-        self._session = session
+    _subscription: type[Subscription[Any]] = Subscription
+
+    def __init__(self, session: Requests, tasks: _Tasks) -> None:
+        self._session: Requests = session
         self._tasks = tasks
 
     @property
@@ -156,7 +158,11 @@ class Client:
 
         When this returns, the event is in the queue of everybody who wants it.
         """
-        tickets = self._session.publish(event)
+        await self.publish_all((event,))
+
+    async def publish_all(self, events: Iterable[object]) -> None:
+        """Publish several events or instances in their order: all of them, or none if one is refused."""
+        tickets = self._session.publish_all(events)
         if tickets:
             await _admission(tickets)
 
@@ -203,7 +209,7 @@ class Client:
         A callback, plain or asynchronous, is called with one event after the other; without one,
         iterate over what is returned. `size` and `policy` are those of its queue.
         """
-        return Subscription(self._session, self._tasks, filter, callback, where, size, policy)
+        return self._subscription(self._session, self._tasks, filter, callback, where, size, policy)
 
     async def advertise(self, advertisement: str | Advertisement | type[Any]) -> None:
         """Tell what this client is going to publish."""
@@ -219,7 +225,7 @@ class Client:
 
     async def interest(self, filter: str | Filter | type[Any]) -> bool:  # noqa: A002
         """Whether anybody has subscribed to something that this filter may match."""
-        return self._session.interest(filter)
+        return bool(self._session.interest(filter))
 
     async def close(self) -> None:
         """End all subscriptions of this client; what is in their queues can still be read."""
@@ -278,7 +284,7 @@ def _this_task() -> asyncio.Task[Any]:
     return task
 
 
-async def callbacks_done(tasks: _Tasks, session: Session | None = None) -> None:
+async def callbacks_done(tasks: _Tasks, session: Requests | None = None) -> None:
     """Wait for callbacks (of one client), unless it is a callback that asks."""
     while asyncio.current_task() not in tasks:
         running = [task for task, owner in tasks.items() if session in (None, owner) and not task.done()]

@@ -156,6 +156,12 @@ class Mailbox(Generic[T]):
             self._waiting.popleft().admit()
         self._finish(ClosedError("the subscription is closed"))
 
+    def fail(self, error: AngeliaError) -> None:
+        """No more items, for a reason that the consumer is told after what is here."""
+        while self._waiting:
+            self._let_in()
+        self._finish(error)
+
     def _finish(self, end: AngeliaError) -> None:
         if self._end is None:
             self._end = end

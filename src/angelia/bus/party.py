@@ -15,7 +15,7 @@ from angelia.pattern import Pattern
 from angelia.types import from_event
 
 if TYPE_CHECKING:
-    from angelia.bus.session import Session
+    from angelia.bus.session import Requests
 
 __all__ = ["Handle", "Item", "Party", "SubscriptionStats", "Wanted", "log"]
 
@@ -46,7 +46,7 @@ class Party(Generic[T]):
 
     def __init__(
         self,
-        session: Session,
+        session: Requests,
         what: Wanted[T],
         where: str | Filter | None,
         mailbox: Mailbox[Item],
@@ -76,7 +76,7 @@ class Party(Generic[T]):
     def count_failure(self) -> None:
         """Its callback raised."""
         self.failed += 1
-        self.session.core.failed += 1
+        self.session.count_failure()
 
     def report_failure(self, item: Item) -> None:
         """Tell in the log what its callback raised."""
@@ -103,7 +103,7 @@ class Handle(Generic[T]):
 
     def __init__(
         self,
-        session: Session,
+        session: Requests,
         what: Wanted[T],
         where: str | Filter | None,
         size: int,

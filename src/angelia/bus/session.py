@@ -1,8 +1,10 @@
-"""One client at one broker: its requests, and the names of its subscriptions."""
+"""One client: its requests, and the names of its subscriptions; and one whose broker is in this process."""
 
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from angelia.bus.mailbox import Ticket
@@ -15,7 +17,7 @@ from angelia.messages import (
     ClientDown,
     DefineType,
     Interest,
-    Publish,
+    PublishAll,
     Request,
     Subscribe,
     SubscribePattern,
@@ -30,42 +32,55 @@ from angelia.types.binding import event_classes
 if TYPE_CHECKING:
     from angelia.bus.core import Core
 
-__all__ = ["Session"]
+__all__ = ["Requests", "Session", "subscription"]
 
 
-class Session:
-    """A client, whom the shells speak for."""
+class Requests(ABC):
+    """A client as its own side sees it: what it asks for, in terms of the model. The shells speak for it."""
 
-    def __init__(self, core: Core, name: str, broker: str) -> None:
-        self.core = core
+    def __init__(self, name: str, registry: TypeRegistry) -> None:
         self.name = name
-        self.broker = broker
-        self.registry: TypeRegistry = core.network.node(broker).registry
-        self.is_closed = False
+        self.registry = registry
         # Numbers of closed subscriptions are used again: a node remembers every name it has seen.
         self._free: list[int] = []
         self._highest = 0
 
-    def _check_open(self) -> None:
-        self.core.check_open()
-        if self.is_closed:
-            raise ClosedError(f"the client {self.name!r} is closed")
+    @property
+    @abstractmethod
+    def broker(self) -> str:
+        """The name of its broker."""
 
-    def _request(self, request: Request) -> list[Ticket[Item]]:
-        """Have a request done, or raise why not; a publication returns who is to be waited for."""
-        reply, tickets = self.core.request(self, request)
-        if reply.error is not None:
-            raise _refusal(request, reply.error, self.registry)
-        return tickets
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise a `ClosedError` if it was closed."""
+
+    @abstractmethod
+    def _request(self, request: Request) -> Any:
+        """Have a request done, or raise why not; what is returned is for the shell to wait for."""
+
+    @abstractmethod
+    def enter(self, name: str, party: Party[Any]) -> int:
+        """Note a subscription; returns its number among all."""
+
+    @abstractmethod
+    def forget(self, party: Party[Any]) -> bool:
+        """Drop a subscription; whether it was there."""
+
+    @abstractmethod
+    def count_failure(self) -> None:
+        """A callback raised."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the client with all its subscriptions; what is in queues can still be read."""
 
     # ------------------------------------------------ publishers
 
-    def publish(self, what: object) -> list[Ticket[Item]]:
-        """Publish an event or an instance: it is in all queues but for those that the tickets are of."""
+    def publish_all(self, things: Iterable[object]) -> Any:
+        """Publish events or instances."""
         self._check_open()
-        tickets = self._request(Publish(self.name, what if isinstance(what, Event) else self._event_of(what)))
-        self.core.published += 1
-        return tickets
+        events = tuple(one if isinstance(one, Event) else self._event_of(one) for one in things)
+        return self._request(PublishAll(self.name, events))
 
     def _event_of(self, instance: object) -> Event:
         try:
@@ -75,15 +90,15 @@ class Session:
         self._introduce(type(instance))
         return event
 
-    def advertise(self, what: str | Advertisement | type[Any]) -> None:
+    def advertise(self, what: str | Advertisement | type[Any]) -> Any:
         """Tell what this client is going to publish."""
         self._check_open()
-        self._request(Advertise(self.name, self._advertisement(what)))
+        return self._request(Advertise(self.name, self._advertisement(what)))
 
-    def unadvertise(self, what: str | Advertisement | type[Any]) -> None:
+    def unadvertise(self, what: str | Advertisement | type[Any]) -> Any:
         """Cancel the advertisements of this client that this one covers."""
         self._check_open()
-        self._request(Unadvertise(self.name, self._advertisement(what)))
+        return self._request(Unadvertise(self.name, self._advertisement(what)))
 
     def _advertisement(self, what: str | Advertisement | type[Any]) -> Advertisement:
         if isinstance(what, Advertisement):
@@ -92,20 +107,18 @@ class Session:
             return Advertisement.parse(what)
         return Advertisement(None, self._type_name("an advertisement is a text, an Advertisement", what))
 
-    def interest(self, what: str | Filter | type[Any]) -> bool:
-        """Whether somebody has subscribed to some of this."""
+    def interest(self, what: str | Filter | type[Any]) -> Any:
+        """Ask whether somebody has subscribed to some of this."""
         self._check_open()
-        reply, _ = self.core.request(self, Interest(self.name, self._filter(what)))
-        return bool(reply.value)
+        return self._request(Interest(self.name, self._filter(what)))
 
     # ------------------------------------------------ types
 
-    def define(self, what: EventType | type[Any]) -> None:
+    def define(self, what: EventType | type[Any]) -> list[Any]:
         """Add an event type, or change it in a compatible way; a class with its ancestors."""
         self._check_open()
         types = [what] if isinstance(what, EventType) else map(type_of, event_classes(what))
-        for event_type in types:
-            self._request(DefineType(self.name, event_type))
+        return [self._request(DefineType(self.name, event_type)) for event_type in types]
 
     def _introduce(self, cls: type[Any]) -> None:
         """Define the types of a class that are not known yet. Those that are may have grown since."""
@@ -143,28 +156,81 @@ class Session:
     def subscribe(self, party: Party[Any]) -> tuple[str, int]:
         """Enter a subscription; returns its name and number."""
         number = heapq.heappop(self._free) if self._free else self._highest + 1
-        name = f"{self.name}#{number}"
-        wanted = party.filter
+        self._highest = max(self._highest, number)
+        party.name = f"{self.name}#{number}"
+        age = self.enter(party.name, party)  # first: events may come before the answer is seen
         try:
-            self._request(
-                SubscribePattern(name, wanted) if isinstance(wanted, Pattern) else Subscribe(name, wanted)
-            )
+            self._request(subscription(party.name, party.filter))
         except AngeliaError:
+            self.forget(party)
             heapq.heappush(self._free, number)
             raise
-        finally:
-            self._highest = max(self._highest, number)
-        return name, self.core.enter(name, party)
+        return party.name, age
 
-    def unsubscribe(self, party: Party[Any]) -> None:
+    def unsubscribe(self, party: Party[Any]) -> Any:
         """Cancel a subscription, unless it is over."""
-        if self.core.parties.get(party.name) is party:
-            self.core.forget(party)
-            name, wanted = party.name, party.filter
-            self._request(
-                UnsubscribePattern(name, wanted) if isinstance(wanted, Pattern) else Unsubscribe(name, wanted)
-            )
-            heapq.heappush(self._free, int(party.name.rpartition("#")[2]))
+        if not self.forget(party):
+            return None
+        name, wanted = party.name, party.filter
+        done = self._request(
+            UnsubscribePattern(name, wanted) if isinstance(wanted, Pattern) else Unsubscribe(name, wanted)
+        )
+        heapq.heappush(self._free, int(party.name.rpartition("#")[2]))
+        return done
+
+
+def subscription(name: str, wanted: Filter | Pattern) -> Subscribe | SubscribePattern:
+    """The request of a subscription."""
+    return SubscribePattern(name, wanted) if isinstance(wanted, Pattern) else Subscribe(name, wanted)
+
+
+class Session(Requests):
+    """A client at a broker in the same process."""
+
+    def __init__(self, core: Core, name: str, broker: str) -> None:
+        super().__init__(name, core.network.node(broker).registry)
+        self.core = core
+        self.is_closed = False
+        self._broker = broker
+
+    @property
+    def broker(self) -> str:
+        """The name of its broker."""
+        return self._broker
+
+    def _check_open(self) -> None:
+        self.core.check_open()
+        if self.is_closed:
+            raise ClosedError(f"the client {self.name!r} is closed")
+
+    def _request(self, request: Request) -> list[Ticket[Item]]:
+        """Have a request done, or raise why not; a publication returns who is to be waited for."""
+        reply, tickets = self.core.request(self, request)
+        if reply.error is not None:
+            raise _refusal(request, reply.error, self.registry)
+        if isinstance(request, PublishAll):
+            self.core.published += len(request.events)
+        return tickets
+
+    def interest(self, what: str | Filter | type[Any]) -> bool:
+        """Whether somebody has subscribed to some of this."""
+        self._check_open()
+        return bool(self.core.request(self, Interest(self.name, self._filter(what)))[0].value)
+
+    def enter(self, name: str, party: Party[Any]) -> int:
+        """Note a subscription; returns its number among all."""
+        return self.core.enter(name, party)
+
+    def forget(self, party: Party[Any]) -> bool:
+        """Drop a subscription; whether it was there."""
+        if self.core.parties.get(party.name) is not party:
+            return False
+        self.core.forget(party)
+        return True
+
+    def count_failure(self) -> None:
+        """A callback raised."""
+        self.core.failed += 1
 
     def close(self) -> None:
         """End the client with all its subscriptions; what is in queues can still be read."""
@@ -181,8 +247,8 @@ class Session:
 def _refusal(request: Request, reason: str, registry: TypeRegistry) -> AngeliaError:
     """Why a request was refused: the error behind the reason where it can be told, or a `RequestError`."""
     try:
-        if isinstance(request, Publish):
-            registry.check(request.event)
+        for event in request.events if isinstance(request, PublishAll) else ():
+            registry.check(event)
         if isinstance(request, Subscribe | SubscribePattern):
             for wanted in _filters(request.filter if isinstance(request, Subscribe) else request.pattern):
                 check_filter(wanted, registry)

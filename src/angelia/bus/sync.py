@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from weakref import ref
@@ -17,7 +17,7 @@ from angelia.bus.core import Core, Stats
 from angelia.bus.mailbox import DEFAULT_SIZE, Policy, Ticket
 from angelia.bus.network import Network
 from angelia.bus.party import Handle, Item, Wanted, log
-from angelia.bus.session import Session
+from angelia.bus.session import Requests
 from angelia.errors import BlockedError, ClosedError, DisconnectedError, RequestError
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
@@ -31,14 +31,14 @@ T = TypeVar("T")
 OWN_PATIENCE = 1.0  # seconds that a thread waits for a queue that it was the last to read itself
 
 
-class _Shared:
+class Shared:
     """What the clients of a bus share: the lock, and the threads of callbacks."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.threads: dict[threading.Thread, Session] = {}
+        self.threads: dict[threading.Thread, Requests] = {}
 
-    def join(self, session: Session | None = None) -> None:
+    def join(self, session: Requests | None = None) -> None:
         """Wait for callbacks (of one client), unless it is a callback that asks."""
         with self.lock:
             running = [thread for thread, owner in self.threads.items() if session in (None, owner)]
@@ -55,8 +55,8 @@ class SyncSubscription(Handle[T]):
 
     def __init__(
         self,
-        session: Session,
-        shared: _Shared,
+        session: Requests,
+        shared: Shared,
         what: Wanted[T],
         callback: Callable[[T], object] | None,
         where: str | Filter | None,
@@ -158,7 +158,7 @@ class SyncSubscription(Handle[T]):
 class SyncClient:
     """A party at a broker: it publishes and subscribes. Make one with `bus.client(…)`."""
 
-    def __init__(self, session: Session, shared: _Shared) -> None:
+    def __init__(self, session: Requests, shared: Shared) -> None:
         self._session = session
         self._shared = shared
 
@@ -178,8 +178,12 @@ class SyncClient:
         When this returns, the event is in the queue of everybody who wants it. If that takes longer
         than `timeout` seconds (None: for ever), a `BlockedError` tells.
         """
+        self.publish_all((event,), timeout=timeout)
+
+    def publish_all(self, events: Iterable[object], *, timeout: float | None = 30.0) -> None:
+        """Publish several events or instances in their order: all of them, or none if one is refused."""
         with self._shared.lock:
-            tickets = [ticket for ticket in self._session.publish(event) if not ticket.admitted]
+            tickets = [ticket for ticket in self._session.publish_all(events) if not ticket.admitted]
             if tickets:
                 _admission(tickets, threading.Condition(self._shared.lock), timeout)
 
@@ -246,7 +250,7 @@ class SyncClient:
     def interest(self, filter: str | Filter | type[Any]) -> bool:  # noqa: A002
         """Whether anybody has subscribed to something that this filter may match."""
         with self._shared.lock:
-            return self._session.interest(filter)
+            return bool(self._session.interest(filter))
 
     def close(self) -> None:
         """End all subscriptions of this client; what is in their queues can still be read."""
@@ -275,7 +279,7 @@ class SyncBus(SyncClient):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._core = Core(Network(brokers, topology, routing, clock()), clock)
-        super().__init__(self._core.session("bus"), _Shared())
+        super().__init__(self._core.session("bus"), Shared())
 
     def client(self, name: str, *, broker: str | None = None) -> SyncClient:
         """Another party, with a name of its own; at the first broker, if none is named."""

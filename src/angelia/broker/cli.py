@@ -1,0 +1,104 @@
+"""The commands of a broker: `broker` and `certs`."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from angelia.broker.broker import Broker
+from angelia.broker.settings import BrokerSettings, load
+
+__all__ = ["broker", "certs", "run_broker"]
+
+
+def _option(name: str, *flags: str) -> Any:
+    field = BrokerSettings.model_fields[name]
+    default = field.get_default(call_default_factory=True)
+    shown = f" (default: {default})" if default not in (None, "", [], False) else ""
+    return typer.Option(*flags, help=f"{field.description}{shown}", show_default=False)
+
+
+def broker(
+    config: Annotated[Path | None, typer.Option(help="A TOML file with any of these options.")] = None,
+    name: Annotated[str | None, _option("name")] = None,
+    listen: Annotated[str | None, _option("listen")] = None,
+    routing: Annotated[str | None, _option("routing")] = None,
+    peer: Annotated[list[str] | None, _option("peers", "--peer")] = None,
+    master: Annotated[str | None, _option("master")] = None,
+    http: Annotated[str | None, _option("http")] = None,
+    lake: Annotated[Path | None, _option("lake")] = None,
+    lake_sync: Annotated[str | None, _option("lake_sync")] = None,
+    tls_cert: Annotated[Path | None, _option("tls_cert")] = None,
+    tls_key: Annotated[Path | None, _option("tls_key")] = None,
+    tls_ca: Annotated[Path | None, _option("tls_ca")] = None,
+    tokens: Annotated[Path | None, _option("tokens")] = None,
+    token: Annotated[str | None, _option("token")] = None,
+    insecure: Annotated[bool | None, _option("insecure", "--insecure")] = None,
+    heartbeat: Annotated[float | None, _option("heartbeat")] = None,
+    timeout: Annotated[float | None, _option("timeout")] = None,
+    max_frame: Annotated[int | None, _option("max_frame")] = None,
+    max_connections: Annotated[int | None, _option("max_connections")] = None,
+    max_subscriptions: Annotated[int | None, _option("max_subscriptions")] = None,
+    queue: Annotated[int | None, _option("queue")] = None,
+    queue_bytes: Annotated[int | None, _option("queue_bytes")] = None,
+    policy: Annotated[str | None, _option("policy")] = None,
+    link_bytes: Annotated[int | None, _option("link_bytes")] = None,
+    stall: Annotated[float | None, _option("stall")] = None,
+    drain: Annotated[float | None, _option("drain")] = None,
+    log_level: Annotated[str | None, _option("log_level")] = None,
+) -> None:
+    """Run a broker until it is told to stop (SIGTERM or Ctrl-C).
+
+    Each option is also read from the environment (ANGELIA_LISTEN, …) and from the TOML file; a flag
+    wins over the environment, and that over the file.
+    """
+    flags = {key: value for key, value in locals().items() if key not in ("config", "peer")}
+    settings = load(config, peers=peer or None, **flags)
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s")
+    run_broker(settings)
+
+
+def run_broker(settings: BrokerSettings) -> None:
+    """Run a broker in this process until SIGTERM or SIGINT."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        asyncio.run(_serve(settings))
+    else:
+        uvloop.run(_serve(settings))
+
+
+async def _serve(settings: BrokerSettings) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with Broker(settings) as it:
+        print(f"{it.name} is ready on {it.address}", flush=True)
+        await stopped.wait()
+
+
+def certs(
+    directory: Annotated[Path, typer.Argument(help="Where to write the files.")],
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="What to make certificates for. (default: broker)", show_default=False),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="Where they are valid. (default: localhost, 127.0.0.1, ::1)", show_default=False),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="For how many days.")] = 365,
+) -> None:
+    """Make a development authority (ca.pem) and certificates that it signs. Not for production."""
+    from angelia.broker.certs import make_certificates
+
+    hosts = host or ["localhost", "127.0.0.1", "::1"]
+    for path in make_certificates(directory, name or ["broker"], hosts, days, dt.datetime.now(dt.UTC)):
+        typer.echo(path)

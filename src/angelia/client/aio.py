@@ -1,0 +1,266 @@
+"""`connect`: the interface of `Bus`, with the broker elsewhere. It belongs to one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Generator, Iterable
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from angelia.broker.address import DEFAULT_PORT, Address
+from angelia.bus.aio import Client, Subscription, callbacks_done
+from angelia.bus.mailbox import Policy
+from angelia.client.session import RemoteSession
+from angelia.client.uplink import Done, Options, Uplink
+from angelia.errors import AngeliaError, BrokerError, ClosedError, RequestError
+from angelia.event import Event
+from angelia.filter import Advertisement, Filter
+from angelia.messages import PublishAll, Request, Subscribe, SubscribePattern
+from angelia.types import EventType, TypeRegistry
+from angelia.wire import Answer
+
+__all__ = ["RemoteClient", "RemoteSubscription", "connect", "options_of"]
+
+T = TypeVar("T")
+
+
+def connect(
+    *brokers: str,
+    name: str | None = None,
+    token: str | None = None,
+    ca: str | Path | None = None,
+    cert: str | Path | None = None,
+    key: str | Path | None = None,
+    queue: int | None = None,
+    policy: Policy | None = None,
+    timeout: float = 30.0,
+) -> RemoteClient:
+    """A client of a broker, to be entered: `async with` this.
+
+    Like `Bus`, but the broker is elsewhere, at an address such as `tcp://127.0.0.1:7400`.
+
+    Several brokers are alternatives: when the connection is lost, the client goes on with the first that
+    answers, and subscribes there again. `queue` and `policy` are those of the queue that the broker keeps
+    for this client; each subscription has a queue of its own here. `timeout` is how long a request may
+    take, in seconds, an absence of all brokers included.
+    """
+    return RemoteClient(options_of(brokers, name, token, ca, cert, key, queue, policy, timeout))
+
+
+def options_of(
+    brokers: Iterable[str],
+    name: str | None,
+    token: str | None,
+    ca: str | Path | None,
+    cert: str | Path | None,
+    key: str | Path | None,
+    queue: int | None,
+    policy: Policy | None,
+    timeout: float,
+) -> Options:
+    """Checked options."""
+    addresses = tuple(map(Address.parse, brokers)) or (Address("127.0.0.1", DEFAULT_PORT),)
+    if timeout <= 0:
+        raise RequestError(f"a timeout is a number of seconds above 0, not {timeout!r}")
+    return Options(
+        addresses,
+        name or f"client-{secrets.token_hex(4)}",
+        token,
+        ca=_path(ca),
+        cert=_path(cert),
+        key=_path(key),
+        queue=queue,
+        policy=policy,
+        timeout=timeout,
+    )
+
+
+def _path(file: str | Path | None) -> Path | None:
+    return None if file is None else Path(file)
+
+
+class _Session(RemoteSession):
+    """A remote session whose answers are futures."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options, nullcontext())
+        self.unconfirmed: dict[str, asyncio.Future[Any]] = {}  # subscriptions
+
+    def submit(self, action: Callable[[Uplink, Done], None]) -> asyncio.Future[Any]:
+        """Have it done; the future is the answer."""
+        self._check_open()
+        assert self.uplink is not None
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(given: Answer | Exception) -> None:
+            if answer.done():
+                return
+            try:
+                answer.set_result(self.answered(given))  # type: ignore[arg-type]
+            except Exception as error:
+                answer.set_exception(error)
+                answer.exception()  # who does not await it is not warned by asyncio
+
+        action(self.uplink, done)
+        return answer
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call something, though not within a delivery."""
+        asyncio.get_running_loop().call_soon(action)
+
+    def _request(self, request: Request) -> asyncio.Future[Any]:
+        if isinstance(request, PublishAll):
+            return self.submit(lambda uplink, done: uplink.upload(request.events, done))
+        answer: asyncio.Future[Any] = super()._request(request)
+        if isinstance(request, Subscribe | SubscribePattern):
+            self.unconfirmed[request.identity] = answer
+            answer.add_done_callback(lambda done: self._subscribed(request.identity, done))
+        return answer
+
+    def _subscribed(self, name: str, done: asyncio.Future[Any]) -> None:
+        """Tell who reads a subscription that it was refused."""
+        error = None if done.cancelled() else done.exception()
+        party = self.party(name)
+        if isinstance(error, AngeliaError) and party is not None:
+            party.mailbox.fail(error)
+
+    def close(self) -> None:
+        """Leave; see `RemoteClient.close`."""
+
+    def confirmed(self, name: str) -> asyncio.Future[Any] | None:
+        """The answer to the request for a subscription, once."""
+        return self.unconfirmed.pop(name, None)
+
+
+class RemoteSubscription(Subscription[T]):
+    """A subscription at a broker elsewhere.
+
+    It is asked for at once. `async with` and `await` wait until the broker knows of it, or raise why not;
+    who does neither is told by `get`.
+    """
+
+    async def _itself(self) -> Self:
+        session = self._party.session
+        assert isinstance(session, _Session)
+        answer = session.confirmed(self._party.name)
+        if answer is not None:
+            try:
+                await _within(session, answer)
+            except Exception:
+                session.forget(self._party)
+                raise
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self._itself()
+
+    async def close(self) -> None:
+        """Unsubscribe. What is in the queue is forgotten; a callback that runs comes to its end."""
+        session = self._party.session
+        assert isinstance(session, _Session)
+        done = session.unsubscribe(self._party)
+        self._mailbox.discard()
+        if done is not None:
+            with suppress(ClosedError):
+                await _within(session, done)
+        await super().close()
+
+
+class RemoteClient(Client):
+    """A client of a broker elsewhere (see `connect`)."""
+
+    _subscription = RemoteSubscription
+    _session: _Session
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(_Session(options), {})
+
+    async def open(self) -> Self:
+        """Connect; a `BrokerError` if no broker answers."""
+        uplink = Uplink(self._session.options, self._session)
+        await uplink.open()
+        self._session.uplink = uplink
+        return self
+
+    async def publish(self, event: object, *, confirm: bool = True) -> None:
+        """Publish an event, or an instance of an event class.
+
+        When this returns, the broker has accepted it. Without `confirm` it is on its way, which is faster;
+        what the broker refuses is then told in the log alone.
+        """
+        await self.publish_all((event,), confirm=confirm)
+
+    async def publish_all(self, events: Iterable[object], *, confirm: bool = True) -> None:
+        """Publish several events or instances in their order: all of them, or none if one is refused."""
+        session = self._session
+        if confirm:
+            await _within(session, session.publish_all(events))
+            return
+        session._check_open()
+        assert session.uplink is not None
+        one_by_one = [one if isinstance(one, Event) else session._event_of(one) for one in events]
+        if not session.uplink.has_room:
+            await session.uplink.room()
+        session.uplink.upload(one_by_one, None)
+
+    async def advertise(self, advertisement: str | Advertisement | type[Any]) -> None:
+        """Tell what this client is going to publish."""
+        await _within(self._session, self._session.advertise(advertisement))
+
+    async def unadvertise(self, advertisement: str | Advertisement | type[Any]) -> None:
+        """Cancel all advertisements of this client that this one covers."""
+        await _within(self._session, self._session.unadvertise(advertisement))
+
+    async def define(self, event_type: EventType | type[Any]) -> None:
+        """Add an event type (a class with its ancestors), or change it in a compatible way."""
+        for answer in self._session.define(event_type):
+            await _within(self._session, answer)
+
+    async def interest(self, filter: str | Filter | type[Any]) -> bool:  # noqa: A002
+        """Whether anybody may want something that this filter matches, as far as the broker knows."""
+        return bool(await _within(self._session, self._session.interest(filter)))
+
+    async def describe(self) -> dict[str, Any]:
+        """The state of the broker, as numbers."""
+        state: dict[str, Any] = await _within(
+            self._session, self._session.submit(lambda uplink, done: uplink.describe(done))
+        )
+        return state
+
+    @property
+    def registry(self) -> TypeRegistry:
+        """The event types, as the broker has told of them so far."""
+        return self._session.registry
+
+    @property
+    def dropped(self) -> int:
+        """How many events brokers had no room for in the queue of this client."""
+        return self._session.uplink.dropped if self._session.uplink is not None else 0
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was lost and made again: events may have been missed each time."""
+        return max(0, self._session.uplink.reconnects) if self._session.uplink is not None else 0
+
+    async def close(self) -> None:
+        """Send what is under way and leave; what is in queues can still be read."""
+        if self._session.uplink is not None:
+            await self._session.uplink.close()
+        await callbacks_done(self._tasks)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+
+async def _within(session: _Session, answer: asyncio.Future[Any]) -> Any:
+    """The answer, or an error if it takes too long."""
+    try:
+        async with asyncio.timeout(session.options.timeout):
+            return await answer
+    except TimeoutError:
+        raise BrokerError(f"no answer of a broker within {session.options.timeout:g} s") from None

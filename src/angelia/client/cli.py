@@ -1,0 +1,319 @@
+"""The commands of a client: publish, subscribe, types."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from angelia.client.aio import RemoteClient, connect
+from angelia.errors import AngeliaError, EventError, RequestError
+from angelia.event import Event, format_timestamp, parse_timestamp
+from angelia.types import EventType
+from angelia.types.schema import from_json_schema, to_json_schema
+
+__all__ = ["Broker", "Ca", "Token", "as_json", "publish", "subscribe", "types"]
+
+Broker = Annotated[
+    list[str] | None,
+    typer.Option("--broker", "-b", envvar="ANGELIA_BROKER", help="A broker; several are alternatives."),
+]
+Token = Annotated[str | None, typer.Option(envvar="ANGELIA_CLIENT_TOKEN", help="The token to present.")]
+Ca = Annotated[
+    Path | None, typer.Option(envvar="ANGELIA_CLIENT_CA", help="The authority of tls:// brokers (PEM).")
+]
+
+_CHUNK = 512  # events in a batch
+
+types = typer.Typer(help="Event types: list, show, define.", no_args_is_help=True)
+
+
+# ---------------------------------------------------------------- publish
+
+
+def publish(
+    attributes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="One event: price=420 dest=DEN.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="Events: JSON lines (- for stdin), .csv or .parquet."),
+    ] = None,
+    type_name: Annotated[str | None, typer.Option("--type", help="The type of the events.")] = None,
+    source: Annotated[str | None, typer.Option(help="The source of the events.")] = None,
+    subject: Annotated[str | None, typer.Option(help="The subject of the events.")] = None,
+    broker: Broker = None,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Publish one event given as arguments, or the events of a file, or of stdin."""
+    context: dict[str, Any] = {"type": type_name, "source": source, "subject": subject}
+    if attributes and file is not None:
+        raise RequestError("give either one event as arguments, or a file")
+    if attributes:
+        events: Iterator[Event] = iter([Event(dict(map(_attribute, attributes)), **context)])
+        total: int | None = 1
+    else:
+        if file is None and sys.stdin.isatty():
+            raise RequestError("give an event as arguments (price=420), or --file, or JSON lines on stdin")
+        rows, total = _rows(file)
+        events = (_event(place, row, context) for place, row in rows)
+    count = asyncio.run(_publish_events(events, total, list(broker or ()), token, ca))
+    if not attributes:
+        typer.echo(f"{count} events published", err=True)
+
+
+async def _publish_events(
+    events: Iterator[Event], total: int | None, brokers: list[str], token: str | None, ca: Path | None
+) -> int:
+    count = 0
+    started = time.perf_counter()
+    async with connect(*brokers, token=token, ca=ca) as bus:
+        with _progress(total) as progress:
+            task = progress.add_task("publishing", total=total, rate="")
+            try:
+                while batch := list(islice(events, _CHUNK)):
+                    await bus.publish_all(batch)
+                    count += len(batch)
+                    rate = count / (time.perf_counter() - started)
+                    progress.update(task, completed=count, rate=f"{rate:,.0f} events/s")
+            except AngeliaError as error:
+                raise type(error)(f"{error} ({count} events were published before)") from None
+    return count
+
+
+def _progress(total: int | None) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=total == 1,
+    )
+
+
+def _attribute(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise RequestError(f"{text!r} is no attribute; write it as name=value")
+    return name, _value(value)
+
+
+def _value(text: str) -> Any:
+    """A number, a boolean or a timestamp where it reads as one; a string otherwise, or in quotes."""
+    if text.startswith("t"):
+        with suppress(EventError):
+            return parse_timestamp(text[1:].strip('"'))
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, str | int | float | bool | list) else text
+
+
+def _event(place: str, row: dict[str, Any], context: dict[str, Any]) -> Event:
+    """An event of a row: what is under `@type`, `@id`, … is its context."""
+    given = {name[1:]: value for name, value in row.items() if name[:1] == "@" and value is not None}
+    attributes = {name: value for name, value in row.items() if name[:1] != "@"}
+    try:
+        if isinstance(given.get("time"), str):
+            given["time"] = parse_timestamp(given["time"])
+        unknown = given.keys() - {"type", "source", "subject", "id", "time"}
+        if unknown:
+            raise EventError(f"there is no context @{sorted(unknown)[0]}")
+        return Event(attributes, **{**context, **given})
+    except EventError as error:
+        raise type(error)(f"{place}: {error}") from None
+
+
+def _rows(file: Path | None) -> tuple[Iterator[tuple[str, dict[str, Any]]], int | None]:
+    """The rows of a file with their places, and how many there are if that is known."""
+    try:
+        if file is None or str(file) == "-":
+            return _json_lines("stdin", sys.stdin), None
+        if file.suffix == ".parquet":
+            return _parquet(file)
+        stream = file.open(encoding="utf-8", newline="" if file.suffix == ".csv" else None)
+    except OSError as error:
+        raise RequestError(f"cannot read {file}: {error.strerror}") from None
+    return (_csv if file.suffix == ".csv" else _json_lines)(str(file), stream), None
+
+
+def _json_lines(name: str, stream: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(stream, 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise EventError(f"{name}, line {number}: not valid JSON: {error}") from None
+            if not isinstance(row, dict):
+                raise EventError(f"{name}, line {number}: an event is a JSON object")
+            yield f"{name}, line {number}", row
+
+
+def _csv(name: str, stream: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    reader = csv.DictReader(stream)
+    for number, row in enumerate(reader, 2):
+        if None in row or None in row.values():
+            raise EventError(f"{name}, line {number}: not as many values as there are columns")
+        yield f"{name}, line {number}", {key: _value(value) for key, value in row.items() if value != ""}
+
+
+def _parquet(file: Path) -> tuple[Iterator[tuple[str, dict[str, Any]]], int]:
+    try:
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise RequestError("Parquet needs pyarrow: pip install 'angelia[match]'") from None
+    try:
+        opened = pq.ParquetFile(file)
+    except Exception as error:  # pyarrow raises what it likes
+        raise RequestError(f"{file} is not a Parquet file: {error}") from None
+
+    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
+        number = 0
+        for batch in opened.iter_batches(batch_size=4096):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{file}, row {number}", row
+
+    return rows(), opened.metadata.num_rows
+
+
+# ---------------------------------------------------------------- subscribe
+
+
+def subscribe(
+    wanted: Annotated[str, typer.Argument(metavar="FILTER", help="A filter or pattern: 'price < 500'.")],
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
+    seconds: Annotated[float | None, typer.Option("--for", help="End after so many seconds.")] = None,
+    broker: Broker = None,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Print the events that match, a JSON object a line; of a pattern, an array of them."""
+    if seconds is not None and seconds <= 0:
+        raise RequestError("--for takes a number of seconds above 0")
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_print_events(wanted, count, seconds, list(broker or ()), token, ca))
+
+
+async def _print_events(
+    wanted: str,
+    count: int | None,
+    seconds: float | None,
+    brokers: list[str],
+    token: str | None,
+    ca: Path | None,
+) -> None:
+    async with connect(*brokers, token=token, ca=ca) as bus, bus.subscribe(wanted) as events:
+        left = count
+        async for item in _for(events, seconds):
+            found = [as_json(event) for event in item] if isinstance(item, tuple) else as_json(item)
+            print(json.dumps(found, ensure_ascii=False), flush=True)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+
+async def _for(events: AsyncIterator[Any], seconds: float | None) -> AsyncIterator[Any]:
+    """The events of so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            async for event in events:
+                yield event
+    except TimeoutError:
+        return
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """An event as a JSON object: its attributes, and its context under `@id` and so on."""
+    context = {f"@{name}": event.get(f"@{name}") for name in ("id", "type", "source", "subject", "time")}
+    both = {**{name: value for name, value in context.items() if value is not None}, **event.attributes}
+    return {name: _plain(value) for name, value in both.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return format_timestamp(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+# ---------------------------------------------------------------- types
+
+
+@types.command("list")
+def _list_types(broker: Broker = None, token: Token = None, ca: Ca = None) -> None:
+    """List the event types that a broker knows."""
+
+    async def run(bus: RemoteClient) -> None:
+        registry = bus.registry
+        table = Table("type", "parent", "version", "attributes", box=None)
+        for name in sorted(registry):
+            known = registry.get(name)
+            own = ", ".join(f"{key}: {attribute}" for key, attribute in known.attributes.items())
+            table.add_row(name, known.parent or "", str(known.version), own)
+        Console().print(table)
+
+    asyncio.run(_with_bus(run, broker, token, ca))
+
+
+@types.command("show")
+def _show_type(
+    name: Annotated[str, typer.Argument(help="The name of a type.")],
+    broker: Broker = None,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Print an event type as JSON Schema."""
+
+    async def run(bus: RemoteClient) -> None:
+        typer.echo(json.dumps(to_json_schema(bus.registry.get(name), bus.registry), indent=2))
+
+    asyncio.run(_with_bus(run, broker, token, ca))
+
+
+@types.command("define")
+def _define_type(
+    file: Annotated[Path, typer.Argument(help="A JSON Schema of an event type.")],
+    name: Annotated[str | None, typer.Option(help="The name of the type, if the schema has none.")] = None,
+    broker: Broker = None,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Add an event type, or change it in a compatible way."""
+    try:
+        schema = json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise RequestError(f"cannot read {file}: {error.strerror}") from None
+    except ValueError as error:
+        raise RequestError(f"{file} is not valid JSON: {error}") from None
+    new: EventType = from_json_schema(schema, name)
+
+    async def run(bus: RemoteClient) -> None:
+        await bus.define(new)
+
+    asyncio.run(_with_bus(run, broker, token, ca))
+    typer.echo(f"{new.name} is defined")
+
+
+async def _with_bus(run: Any, brokers: list[str] | None, token: str | None, ca: Path | None) -> None:
+    async with connect(*(brokers or ()), token=token, ca=ca) as bus:
+        await bus.interest("true")  # what the broker knows has come with its answer
+        await run(bus)

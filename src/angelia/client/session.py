@@ -1,0 +1,203 @@
+"""A client whose broker is elsewhere: what both shells share. Calls and deliveries must not overlap."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+import msgspec
+
+from angelia.bus.mailbox import Ticket
+from angelia.bus.party import Item, Party
+from angelia.bus.session import Requests, subscription
+from angelia.client.uplink import Done, Options, Uplink, refusal
+from angelia.errors import AngeliaError, ClosedError, EventTypeError
+from angelia.event import Event
+from angelia.filter import Advertisement
+from angelia.messages import (
+    Advertise,
+    DefineType,
+    Request,
+    Subscribe,
+    SubscribePattern,
+    Unadvertise,
+    Unsubscribe,
+    UnsubscribePattern,
+)
+from angelia.types import EventType, TypeRegistry
+from angelia.wire import Answer
+
+__all__ = ["RemoteSession"]
+
+
+class RemoteSession(Requests):
+    """The subscriptions, advertisements and types of a client, and its uplink. `lock` guards them."""
+
+    def __init__(self, options: Options, lock: AbstractContextManager[Any]) -> None:
+        super().__init__(options.name, TypeRegistry())
+        self.options = options
+        self.uplink: Uplink | None = None
+        self.failed = 0
+        self._lock = lock
+        self._entered = 0
+        self._parties: dict[int, Party[Any]] = {}
+        self._advertisements: dict[Advertisement, None] = {}
+        self._defined: dict[str, EventType] = {}
+        self._end: AngeliaError | None = None
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker it is, or was last, connected to."""
+        return self.uplink.broker if self.uplink is not None else ""
+
+    def party(self, name: str) -> Party[Any] | None:
+        """The subscription of that name, if it is open."""
+        return self._parties.get(_number(name))
+
+    @abstractmethod
+    def submit(self, action: Callable[[Uplink, Done], None]) -> Any:
+        """Have an action of the uplink done that calls back when it is answered."""
+
+    @abstractmethod
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call something in the uplink's loop."""
+
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise self._end
+        if self.uplink is None:
+            raise ClosedError("not connected yet: use `async with connect(…)`, or await it")
+
+    def _request(self, request: Request) -> Any:
+        remembered = self._remember(request)
+        return self.submit(lambda uplink, done: uplink.request(_own(remembered), done))
+
+    def _remember(self, request: Request) -> Request:
+        """Note what must be asked for again at another broker."""
+        match request:
+            case Advertise(_, advertisement):
+                self._advertisements[advertisement] = None
+            case Unadvertise(_, advertisement):
+                for one in list(self._advertisements):
+                    if advertisement.covers(one, self.registry):
+                        del self._advertisements[one]
+            case DefineType(_, event_type):
+                self._defined[event_type.name] = event_type
+                self._learn(event_type)
+        return request
+
+    def _learn(self, event_type: EventType) -> None:
+        with suppress(EventTypeError):  # the broker says what is wrong with it
+            self.registry.adopt(event_type)
+
+    def answered(self, answer: Answer | AngeliaError) -> Any:
+        """The value of an answer, or its error."""
+        if isinstance(answer, AngeliaError):
+            raise answer
+        if answer.error is not None:
+            raise refusal(answer)
+        return answer.value
+
+    # ------------------------------------------------ subscriptions
+
+    def enter(self, name: str, party: Party[Any]) -> int:
+        """Note a subscription; returns its number among all."""
+        self._parties[_number(name)] = party
+        self._entered += 1
+        return self._entered
+
+    def forget(self, party: Party[Any]) -> bool:
+        """Drop a subscription; whether it was there."""
+        number = _number(party.name)
+        if self._parties.get(number) is not party:
+            return False
+        del self._parties[number]
+        return self._end is None
+
+    def count_failure(self) -> None:
+        """A callback raised."""
+        self.failed += 1
+
+    # ------------------------------------------------ what comes in (see `Listener`)
+
+    def on_events(self, events: Sequence[tuple[tuple[int, ...], Event]]) -> None:
+        """Put events into the queues of their subscriptions."""
+        with self._lock:
+            for numbers, event in events:
+                for number in numbers:
+                    party = self._parties.get(number)
+                    if party is not None:
+                        self._put(party, event)
+
+    def on_sequence(self, numbers: tuple[int, ...], events: tuple[Event, ...]) -> None:
+        """Put events that match a pattern into queues."""
+        with self._lock:
+            for number in numbers:
+                party = self._parties.get(number)
+                if party is not None:
+                    self._put(party, events)
+
+    def _put(self, party: Party[Any], item: Item) -> None:
+        ticket = party.mailbox.put(item)
+        if ticket is not None and not ticket.admitted:
+            self._hold(ticket)
+        if not party.mailbox.is_open:  # by its policy, just now
+            self.soon(lambda: self._unsubscribe_quietly(party))
+
+    def _unsubscribe_quietly(self, party: Party[Any]) -> None:
+        with self._lock:
+            if self.forget(party) and self.uplink is not None:
+                wanted = subscription(party.name, party.filter)
+                end: Request
+                if isinstance(wanted, SubscribePattern):
+                    end = UnsubscribePattern(party.name, wanted.pattern)
+                else:
+                    end = Unsubscribe(party.name, wanted.filter)
+                self.uplink.request(_own(end), _nobody)
+
+    def _hold(self, ticket: Ticket[Item]) -> None:
+        """A queue is full and wants its publisher to wait: the publisher is the broker."""
+        uplink = self.uplink
+        assert uplink is not None  # something came in
+        uplink.hold()
+        ticket.wake = lambda: self.soon(uplink.release)
+
+    def on_types(self, event_types: tuple[EventType, ...]) -> None:
+        """Learn event types."""
+        with self._lock:
+            for event_type in event_types:
+                self._learn(event_type)
+
+    def standing(self) -> Iterable[Request]:
+        """Types, advertisements and subscriptions, for a broker that knows nothing of them."""
+        with self._lock:
+            return [
+                *(DefineType(self.name, event_type) for event_type in self._defined.values()),
+                *(Advertise(self.name, advertisement) for advertisement in self._advertisements),
+                *(subscription(str(number), party.filter) for number, party in self._parties.items()),
+            ]
+
+    def on_end(self, error: AngeliaError) -> None:
+        """No more will come."""
+        with self._lock:
+            self._end = error
+            for party in self._parties.values():
+                party.mailbox.finish() if isinstance(error, ClosedError) else party.mailbox.fail(error)
+            self._parties.clear()
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("#")[2])
+
+
+def _own(request: Request) -> Request:
+    """The request as the broker wants it: it knows who asks; a subscription has a number."""
+    if isinstance(request, Subscribe | SubscribePattern | Unsubscribe | UnsubscribePattern):
+        return msgspec.structs.replace(request, identity=request.identity.rpartition("#")[2])
+    return request
+
+
+def _nobody(answer: Answer | AngeliaError) -> None:
+    """Nobody waits for the answer."""

@@ -1,0 +1,394 @@
+"""A client's connection to a broker, and to the next one when it is lost.
+
+Lives in one event loop and knows nothing of subscriptions: requests go out with a function that is
+called with the answer, and what comes in goes to a `Listener`. Requests that may be made twice without
+harm survive a loss: they are made again at the next broker. A publication under way may have been done
+or not; its publisher is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import angelia.errors as errors
+from angelia.broker.address import Address
+from angelia.broker.connection import Connection, backoff
+from angelia.broker.tls import client_context
+from angelia.errors import AngeliaError, BrokerError, ConnectionLostError, DisconnectedError, WireError
+from angelia.event import Event
+from angelia.messages import Request
+from angelia.types import EventType
+from angelia.wire import (
+    VERSION,
+    Answer,
+    Bye,
+    Describe,
+    Dropped,
+    Hello,
+    Ping,
+    Sequence_,
+    Tell,
+    TypeNews,
+    Welcome,
+    decode,
+    decode_told,
+    encode,
+    encode_event,
+    encode_request,
+    encode_upload,
+)
+
+__all__ = ["Listener", "Options", "Uplink", "refusal"]
+
+log = logging.getLogger("angelia.client")
+
+FULL = 1 << 20  # bytes in the queue above which a publisher waits
+Done = Callable[[Answer | AngeliaError], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to connect."""
+
+    addresses: tuple[Address, ...]
+    name: str
+    token: str | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    queue: int | None = None
+    policy: str | None = None
+    timeout: float = 30.0
+    incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+class Listener(Protocol):
+    """Who is told what comes in."""
+
+    def on_events(self, events: Sequence[tuple[tuple[int, ...], Event]]) -> None:
+        """Events, with the numbers of subscriptions."""
+
+    def on_sequence(self, numbers: tuple[int, ...], events: tuple[Event, ...]) -> None:
+        """Events that match a pattern."""
+
+    def on_types(self, event_types: tuple[EventType, ...]) -> None:
+        """Event types that are news."""
+
+    def standing(self) -> Iterable[Request]:
+        """All that a broker must be asked for when it is a new one."""
+
+    def on_end(self, error: AngeliaError) -> None:
+        """There will be no connection any more."""
+
+
+class _Pending(NamedTuple):
+    frame: bytes | None  # to make the request again; None: it must not be
+    done: Done
+
+
+class Uplink:
+    """Keeps a connection to one of several brokers."""
+
+    def __init__(self, options: Options, listener: Listener) -> None:
+        self.options = options
+        self.listener = listener
+        self.broker = ""
+        self.reconnects = -1
+        self.dropped = 0  # at brokers, in all
+        self._dropped_here = 0
+        self._connection: Connection | None = None
+        self._pending: dict[int, _Pending] = {}
+        self._unsent: list[tuple[int, bytes, Done]] = []  # publications while there is no connection
+        self._number = 0
+        self._task: asyncio.Task[None] | None = None
+        self._heart: asyncio.Task[None] | None = None
+        self._holds = 0
+        self._room = asyncio.Event()
+        self._end: AngeliaError | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # ------------------------------------------------ start and stop
+
+    async def open(self) -> None:
+        """Connect to the first broker that answers; a `BrokerError` if none does."""
+        problems = []
+        for address in self.options.addresses:
+            lost: asyncio.Future[str] = self._loop.create_future()
+            try:
+                await self._connect(address, lost)
+            except BrokerError as error:
+                problems.append(f"{address}: {error}")
+            else:
+                self._task = self._loop.create_task(self._keep(lost))
+                return
+        raise BrokerError("cannot connect to " + "; ".join(problems))
+
+    async def close(self) -> None:
+        """Send what is queued and leave."""
+        connection = self._connection
+        self._finish(errors.ClosedError("the client is closed"))
+        if self._task is not None:
+            self._task.cancel()
+        if connection is not None:
+            async with asyncio.timeout(self.options.timeout):
+                while not connection.is_drained:
+                    await asyncio.sleep(0.001)
+            connection.close("closed")
+
+    def _finish(self, error: AngeliaError) -> None:
+        if self._end is not None:
+            return
+        self._end = error
+        self._connection = None
+        self._room.set()
+        if self._heart is not None:
+            self._heart.cancel()
+        for pending in [*self._pending.values(), *(_Pending(None, done) for _, _, done in self._unsent)]:
+            pending.done(error)
+        self._pending.clear()
+        self._unsent.clear()
+        self.listener.on_end(error)
+
+    async def _keep(self, lost: asyncio.Future[str]) -> None:
+        """Connect again whenever the connection is lost."""
+        while self._end is None:
+            reason = await lost
+            log.warning("lost the connection to %s: %s", self.broker, reason)
+            lost = await self._again()
+
+    async def _again(self) -> asyncio.Future[str]:
+        attempt = 0
+        while True:
+            address = self.options.addresses[attempt % len(self.options.addresses)]
+            lost: asyncio.Future[str] = self._loop.create_future()
+            try:
+                await self._connect(address, lost)
+                return lost
+            except BrokerError as error:
+                log.debug("%s: %s", address, error)
+            if self._end is not None:
+                return lost
+            attempt += 1
+            rounds, rest = divmod(attempt, len(self.options.addresses))
+            if rest == 0:
+                await asyncio.sleep(backoff(rounds - 1))
+
+    async def _connect(self, address: Address, lost: asyncio.Future[str]) -> None:
+        """Connect and be welcomed, or a `BrokerError`. `lost` is done when the connection is gone."""
+        options = self.options
+        welcomed: asyncio.Future[Welcome] = self._loop.create_future()
+
+        def received(connection: Connection, bodies: list[bytes]) -> None:
+            frame = decode(bodies[0])
+            if isinstance(frame, Welcome):
+                self._welcomed(connection, frame)
+                welcomed.set_result(frame)
+                if len(bodies) > 1:
+                    self._received(connection, bodies[1:])
+            else:
+                connection.abort(frame.reason if isinstance(frame, Bye) else "it is no broker of ours")
+
+        def on_lost(connection: Connection, reason: str) -> None:
+            if not welcomed.done():
+                welcomed.set_exception(BrokerError(reason))
+            self._lost(connection)
+            if not lost.done():
+                lost.set_result(reason)
+
+        try:
+            tls = client_context(options.ca, options.cert, options.key) if address.tls else None
+            async with asyncio.timeout(min(10.0, options.timeout)):
+                _, connection = await self._loop.create_connection(
+                    lambda: Connection(received, on_lost), address.host, address.port, ssl=tls
+                )
+                connection.send(
+                    Hello(
+                        VERSION,
+                        "client",
+                        options.name,
+                        options.incarnation,
+                        token=options.token,
+                        queue=options.queue,
+                        policy=options.policy,
+                    )
+                )
+                await welcomed
+        except TimeoutError:
+            raise BrokerError("it does not answer") from None
+        except (OSError, ssl.SSLError) as error:
+            raise BrokerError(str(error) or type(error).__name__) from None
+
+    def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
+        connection.accept(64 << 20)
+        connection.received = self._received
+        connection.batch = lambda items: encode_upload(0, items)
+        connection.changed = self._taken
+        self.broker = welcome.name
+        self.reconnects += 1
+        self._dropped_here = 0
+        self._connection = connection
+        if self._heart is not None:
+            self._heart.cancel()
+        self._heart = self._loop.create_task(self._beat(connection, welcome.heartbeat))
+        for request in self.listener.standing():
+            connection.send_bytes(encode_request(0, request))
+        for pending in self._pending.values():
+            if pending.frame is not None:
+                connection.send_bytes(pending.frame)
+        for number, frame, done in self._unsent:
+            self._pending[number] = _Pending(None, done)
+            connection.send_bytes(frame)
+        self._unsent.clear()
+        self._room.set()
+
+    def _lost(self, connection: Connection) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        self._room.clear()
+        gone = {number: one for number, one in self._pending.items() if one.frame is None}
+        for number, pending in gone.items():
+            del self._pending[number]
+            pending.done(
+                ConnectionLostError("the connection was lost: the events may have been published, or not")
+            )
+
+    async def _beat(self, connection: Connection, heartbeat: float) -> None:
+        while not connection.is_closing:
+            await asyncio.sleep(heartbeat)
+            now = self._loop.time()
+            if connection.is_reading and now - connection.last_received > 3 * heartbeat:
+                connection.abort(f"{self.broker} gave no sign of life for {3 * heartbeat:g} s")
+            elif now - connection.last_sent > heartbeat / 2:
+                connection.send(Ping())
+
+    # ------------------------------------------------ out
+
+    def request(self, request: Request, done: Done) -> None:
+        """Make a request, now or when there is a connection."""
+        self._number += 1
+        self._ask(self._number, encode_request(self._number, request), done)
+
+    def describe(self, done: Done) -> None:
+        """Ask the broker for its state."""
+        self._number += 1
+        self._ask(self._number, encode(Describe(self._number)), done)
+
+    def _ask(self, number: int, frame: bytes, done: Done) -> None:
+        if self._end is not None:
+            done(self._end)
+            return
+        self._pending[number] = _Pending(frame, done)
+        if self._connection is not None:
+            self._connection.send_bytes(frame)
+
+    def upload(self, events: Sequence[Event], done: Done | None) -> None:
+        """Publish events. Without `done`, nobody is told what became of it, and there must be room."""
+        if self._end is not None:
+            if done is not None:
+                done(self._end)
+            return
+        if done is None:
+            assert self._connection is not None  # who asks has waited for room
+            for event in events:
+                self._connection.put(encode_event(event))
+            return
+        self._number += 1
+        frame = encode_upload(self._number, [encode_event(event) for event in events])
+        if self._connection is None:
+            self._unsent.append((self._number, frame, done))
+        else:
+            self._pending[self._number] = _Pending(None, done)
+            self._connection.send_bytes(frame)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether to go on publishing."""
+        connection = self._connection
+        return self._end is not None or (connection is not None and connection.queued_bytes < FULL)
+
+    async def room(self) -> None:
+        """Wait until there is a connection that takes more; a `BrokerError` if that takes too long."""
+        if self.has_room:
+            return
+        try:
+            async with asyncio.timeout(self.options.timeout):
+                while not self.has_room:
+                    self._room.clear()
+                    await self._room.wait()
+        except TimeoutError:
+            raise BrokerError(f"no broker has taken an event for {self.options.timeout:g} s") from None
+
+    def _taken(self) -> None:
+        if not self._room.is_set() and self.has_room:
+            self._room.set()
+
+    # ------------------------------------------------ in
+
+    def hold(self) -> None:
+        """A queue of the application is full: read no more until it is released."""
+        self._holds += 1
+        if self._connection is not None:
+            self._connection.read(False)
+
+    def release(self) -> None:
+        """Undo a `hold`."""
+        self._holds -= 1
+        if not self._holds and self._connection is not None:
+            self._connection.read(True)
+
+    def _received(self, connection: Connection, bodies: list[bytes]) -> None:
+        for body in bodies:
+            frame = decode(body)
+            kind = type(frame)
+            if kind is Tell:
+                self.listener.on_events(decode_told(frame.events))
+            elif kind is Answer:
+                self._answered(frame)
+            elif kind is Sequence_:
+                self.listener.on_sequence(frame.numbers, frame.events)
+            elif kind is TypeNews:
+                self.listener.on_types(frame.event_types)
+            elif kind is Dropped:
+                self._dropped(frame.count)
+            elif kind is Bye:
+                self._bye(connection, frame)
+                return
+            elif kind is not Ping:
+                raise WireError(f"a broker does not send {kind.__name__} to a client")
+
+    def _answered(self, answer: Answer) -> None:
+        pending = self._pending.pop(answer.number, None)
+        if pending is not None:
+            pending.done(answer)
+        elif answer.error is not None:
+            log.warning("%s refused what nobody waits for: %s", self.broker, answer.error)
+
+    def _dropped(self, count: int) -> None:
+        log.warning("%s had no room for %d events for this client", self.broker, count - self._dropped_here)
+        self.dropped += count - self._dropped_here
+        self._dropped_here = count
+
+    def _bye(self, connection: Connection, bye: Bye) -> None:
+        if not bye.retry:
+            self._finish(DisconnectedError(f"{self.broker} has ended the connection: {bye.reason}"))
+        connection.abort(bye.reason)
+
+
+def refusal(answer: Answer) -> AngeliaError:
+    """The error that a broker answered with."""
+    cls: Any = getattr(errors, answer.code or "", None)
+    if not (isinstance(cls, type) and issubclass(cls, AngeliaError)):
+        cls = errors.RequestError
+    error: AngeliaError = cls.__new__(cls)  # not by its constructor: the text is told already
+    error.args = (answer.error,)
+    if isinstance(error, errors.ConformanceError):
+        error.type_name, error.problems = "", [str(answer.error)]
+    return error
