@@ -15,9 +15,9 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
+from importlib.metadata import version
 from typing import Any
 
-import angelia
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection
 from angelia.broker.links import MAX_LINK_FRAME, Dialler, Link
@@ -341,6 +341,8 @@ class Broker:
         effects = self.node.handle(given, self.clock())
         reply = effects.pop()
         assert isinstance(reply, Reply)
+        if isinstance(given.request, PublishAll) and reply.error is None:
+            self.published += len(given.request.events)
         inside = self.perform(effects, given)
         if inside:
             self.core.deliver(inside)
@@ -438,7 +440,7 @@ class Broker:
         """The broker as numbers, for people."""
         return {
             "name": self.name,
-            "version": angelia.__version__,
+            "version": version("angelia"),
             "pid": os.getpid(),
             "address": str(self.address),
             "routing": self.settings.routing,

@@ -21,7 +21,7 @@ __all__ = ["down", "status", "up"]
 
 Directory = Annotated[
     Path | None,
-    typer.Option("--dir", help="Where logs and the list of brokers are kept.", show_default=False),
+    typer.Option("--dir", help="Where logs and the list of brokers are.", show_default=False),
 ]
 
 
@@ -29,9 +29,7 @@ def up(
     brokers: Annotated[int, typer.Option(min=1, max=64, help="How many brokers.")] = 5,
     topology: Annotated[str, typer.Option(help="How they are linked: tree, line, star, ring.")] = "tree",
     routing: Annotated[str, typer.Option(help="The routing algorithm; see angelia broker --help.")] = "peer",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The first port; 0: any that are free.")
-    ] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The first port; 0: any free.")] = DEFAULT_PORT,
     http_port: Annotated[int | None, typer.Option("--http", help="The first port of the HTTP doors.")] = None,
     lake: Annotated[Path | None, typer.Option(help="A directory to keep all that is published.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Leave them running; see angelia down.")] = False,
@@ -82,9 +80,9 @@ def down(directory: Directory = None) -> None:
 
 
 def _table(network: LocalNetwork, states: list[dict[str, Any] | None] | None = None) -> Table:
-    table = Table(
-        "broker", "address", "links", "clients", "published", "delivered", "sent to peers", "dropped"
-    )
+    table = Table("broker", "address", "links", "clients", "published", "delivered", "forwarded", "dropped")
+    for column in table.columns:
+        column.no_wrap = column.header != "links"
     for broker, state in zip(network.brokers, states or asyncio.run(network.status()), strict=True):
         if state is None:
             table.add_row(broker.name, broker.address, "[red]does not answer[/red]")
