@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "AngeliaError",
+    "BatchError",
     "BlockedError",
     "BrokerError",
     "ClosedError",
@@ -20,8 +21,10 @@ __all__ = [
     "FilterError",
     "FilterLimitError",
     "FilterSyntaxError",
+    "MatcherError",
     "RequestError",
     "RoutingError",
+    "UnknownFilterError",
     "UnknownTypeError",
     "WireError",
 ]
@@ -72,6 +75,18 @@ class EventTypeError(AngeliaError, ValueError):
 
 class UnknownTypeError(EventTypeError, LookupError):
     """An event type is not in the registry."""
+
+
+class MatcherError(AngeliaError, ValueError):
+    """A change of a matcher, or a question to it, is not possible."""
+
+
+class UnknownFilterError(MatcherError, LookupError):
+    """A matcher has no filter with this id."""
+
+
+class BatchError(MatcherError):
+    """A batch has a column that cannot be matched, or columns of different lengths."""
 
 
 class RequestError(AngeliaError, ValueError):

@@ -73,6 +73,33 @@ def test_a_batch_is_what_the_filters_say_of_each_row(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@settings(checked, max_examples=250 * CASES)
+@given(
+    st.lists(filters(), max_size=6),
+    st.lists(filters(), max_size=2),
+    st.lists(events(), min_size=1, max_size=8),
+    st.integers(1, 12),
+)
+def test_a_list_of_events_is_what_the_filters_say_of_each(
+    engine: str, some: list[Filter], fresh: list[Filter], seen: list[Event], times: int
+) -> None:
+    types = registry()
+    matcher = filled(engine, dict(enumerate(some)), types, "link")
+    found = dict(enumerate(some + fresh))
+    for i, each in enumerate(fresh, len(some)):
+        matcher.add(i, each)
+    rows = [event if i % 3 else flat(event) for i, event in enumerate(seen * times)]
+    offsets, ids = matcher.match_events(rows)
+    link_offsets, links = matcher.route_events(rows)
+    assert len(offsets) == len(link_offsets) == len(rows) + 1
+    for i, event in enumerate(seen * times):
+        want = expected(found, event, types)
+        assert sorted(ids[offsets[i] : offsets[i + 1]]) == want
+        linked = ["link"] if any(id_ < len(some) for id_ in want) else []
+        assert list(links[link_offsets[i] : link_offsets[i + 1]]) == linked
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @settings(checked, max_examples=200 * CASES)
 @given(
     st.lists(st.tuples(filters(), st.sampled_from("pqr")), max_size=8),

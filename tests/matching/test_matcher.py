@@ -87,6 +87,49 @@ def test_dictionaries_are_taken_as_events_take_them(engine: Any) -> None:
 
 
 @both
+def test_lists_of_events_are_taken_as_single_ones_are(engine: Any) -> None:
+    found = Matcher(registry(), engine=engine)
+    found.add_all({1: F("order.total > 5"), 2: F("Base:"), 3: F('@source = "feeds"'), 4: F("tags = 2")})
+    some: list[Any] = [
+        {"order": {"total": 7}}, {"order.total": np.int64(7)}, {"@type": "Leaf", "@source": "feeds"},
+        {"tags": [1, 2]}, {"tags": (2, 2, 2)}, Event({"order.total": 7}, type="Mid"), {}, {"tags": None},
+        {"order.total": 2**53 + 1, "tags": 2}, {"order.total": 5.5, "tags": True}, {"order.total": "7"},
+    ]  # fmt: skip
+    for events in (some, some[:3], some[2:], [], [{f"a{i}": 1} for i in range(50)] + some):
+        offsets, ids = found.match_events(events)
+        want = [sorted(found.match(event)) for event in events]
+        assert [sorted(ids[offsets[i] : offsets[i + 1]]) for i in range(len(events))] == want
+    for odd in (
+        {"tags": 2**63},
+        {"tags": object()},
+        {"tags": datetime(2026, 1, 1)},
+        {"tags": [b""]},
+        5,
+        "tags",
+    ):
+        for events in ([odd], [{"tags": 2}] * 20 + [odd]):
+            with pytest.raises(EventError):
+                found.match_events(events)
+
+
+def test_micro_batches_count_fresh_filters_at_once() -> None:
+    found = Matcher(engine="compiled")
+    found.add_all({i: F(f"x = {i}") for i in range(100)}, link="old")
+    events = [{"x": i % 110} for i in range(220)]
+    for i in range(100, 110):
+        found.add(i, F(f"x = {i}"), link="new" if i % 2 else "old")
+        for _ in range(3):  # by the pure index, then compiled
+            offsets, ids = found.match_events(events[:i])
+            assert ids.tolist() == list(range(i))
+            offsets, ids = found.match_events(events)
+            assert sorted(ids.tolist()) == sorted([*range(i + 1)] * 2)
+            offsets, links = found.route_events(events)
+            assert links[offsets[i]] == ("new" if i % 2 else "old")
+    found.remove(105)
+    assert 105 not in found.match_events(events)[1]
+
+
+@both
 def test_links_are_found_once_and_filters_without_one_not(engine: Any) -> None:
     found = Matcher(engine=engine)
     found.add("a", F("x > 1"), link="north")

@@ -9,26 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from angelia.matching.columns import batch_size
-
 __all__ = ["as_arrays", "spliced", "without_repeats"]
 
 Csr = tuple[NDArray[np.int64], NDArray[Any]]
 
 
-def spliced(parts: Sequence[Csr], columns: Any, are_ints: bool) -> Csr:
-    """For each row of `columns`, the ids of all parts."""
+def spliced(parts: Sequence[tuple[Any, Any]], rows: int, are_ints: bool) -> Csr:
+    """For each row, the ids of all parts."""
     kind: Any = np.int64 if are_ints else object
     if len(parts) == 1:
-        return parts[0][0], parts[0][1].astype(kind, copy=False)
+        return np.asarray(parts[0][0], np.int64), _as_kind(parts[0][1], kind)
     if not parts:
-        return np.zeros(batch_size(columns) + 1, np.int64), np.zeros(0, kind)
+        return np.zeros(rows + 1, np.int64), np.zeros(0, kind)
     offsets = np.sum([starts for starts, _ in parts], axis=0)
     out = np.empty(offsets[-1], kind)
     cursor = offsets[:-1].copy()
     for starts, found in parts:
+        starts = np.asarray(starts, np.int64)
         counts = np.diff(starts)
-        out[np.arange(len(found)) + np.repeat(cursor - starts[:-1], counts)] = found
+        out[np.arange(len(found)) + np.repeat(cursor - starts[:-1], counts)] = _as_kind(found, kind)
         cursor += counts
     return offsets, out
 
@@ -47,5 +46,11 @@ def without_repeats(offsets: NDArray[np.int64], found: NDArray[Any], parts: int)
 
 def as_arrays(offsets: array[int], found: list[Any], are_ints: bool) -> Csr:
     """A result of the pure engine in the form of the compiled one's."""
-    ids = np.array(found, np.int64) if are_ints else np.fromiter(found, object, len(found))
-    return np.array(offsets, np.int64), ids
+    return np.array(offsets, np.int64), _as_kind(found, np.int64 if are_ints else object)
+
+
+def _as_kind(found: Any, kind: Any) -> NDArray[Any]:
+    """Ids as an array; a list may have tuples among them."""
+    if isinstance(found, np.ndarray):
+        return found.astype(kind, copy=False)
+    return np.fromiter(found, kind, len(found))

@@ -17,21 +17,30 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from angelia.errors import EventError
+from angelia.errors import BatchError, EventError
 from angelia.event import plain_scalar
 from angelia.matching import rank_kernels as kernels
 from angelia.matching.encode import Encoder, Workspace
-from angelia.matching.errors import BatchError
 from angelia.matching.layout import FLOAT, HAS_LISTS, HAS_POINTS, HAS_TEXTS, INTEGER, TIMESTAMP
 from angelia.matching.slots import Slot
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Ranked", "batch_size", "rank_batch", "split"]
+__all__ = [
+    "Elements",
+    "Ranked",
+    "RankedBatch",
+    "batch_size",
+    "rank_batch",
+    "rank_objects",
+    "slot_flags",
+    "split",
+]
 
 Words = NDArray[np.uint32]
 Ranked = tuple[Words, Words]
+RankedBatch = tuple[Words, Words, Words, NDArray[np.uint8], Words]
 
 MAX_ROWS = 1 << 14  # rows that are encoded at once
 MIN_CHUNK = 512  # rows below which chunks are put together
@@ -100,12 +109,12 @@ def rank_batch(
     workspace: Workspace,
     slots: Sequence[Slot],
     pitch: int,
-) -> tuple[Words, Words, Words, NDArray[np.uint8], Words]:
+) -> RankedBatch:
     """The ranks, texts, places and flags of columns as `kernels.match_blocks` takes them, and elements."""
     used = [(slot, column) for slot in slots if (column := _column(columns, slot.name)) is not None]
     ranks, texts = np.zeros((2, (len(used) + 1) * pitch), np.uint32)
     places, flags = np.zeros(len(slots), np.uint32), np.zeros(len(slots), np.uint8)
-    elements = _Elements()
+    elements = Elements()
     for i, (slot, column) in enumerate(used, 1):
         lists = elements.size
         try:
@@ -114,10 +123,13 @@ def rank_batch(
             raise BatchError(f"column {slot.name!r}: {error}") from None
         ranks[i * pitch : i * pitch + rows], texts[i * pitch : i * pitch + rows] = ranked
         places[slot.index] = i
-        flags[slot.index] = (
-            HAS_POINTS * slot.has_points + HAS_TEXTS * bool(slot.texts) + HAS_LISTS * (elements.size > lists)
-        )
+        flags[slot.index] = slot_flags(slot, elements.size > lists)
     return ranks, texts, places, flags, elements.array()
+
+
+def slot_flags(slot: Slot, has_lists: bool) -> int:
+    """What the column of a slot holds."""
+    return HAS_POINTS * slot.has_points + HAS_TEXTS * bool(slot.texts) + HAS_LISTS * has_lists
 
 
 def _column(columns: Mapping[str, Any], name: str) -> Any:
@@ -145,7 +157,7 @@ def _field(struct: Any, name: str) -> Any:
     return _column(dict(zip(names, struct.flatten(), strict=True)), name)
 
 
-class _Elements:
+class Elements:
     """The elements of the lists of a batch: counts, ranks and texts."""
 
     def __init__(self) -> None:
@@ -165,17 +177,17 @@ class _Elements:
 # ---------------------------------------------------------------- columns
 
 
-def _rank(column: Any, slot: Slot, encoder: Encoder, workspace: Workspace, elements: _Elements) -> Ranked:
+def _rank(column: Any, slot: Slot, encoder: Encoder, workspace: Workspace, elements: Elements) -> Ranked:
     """The ranks and texts of a column of any kind."""
     if _is_arrow(column):
         return _rank_arrow(column, slot, encoder, workspace, elements)
     if isinstance(column, np.ndarray):
         return _rank_numpy(column, slot, encoder, elements)
-    return _rank_objects(column, slot, encoder, elements)
+    return rank_objects(column, slot, encoder, elements)
 
 
 def _rank_arrow(
-    column: Any, slot: Slot, encoder: Encoder, workspace: Workspace, elements: _Elements
+    column: Any, slot: Slot, encoder: Encoder, workspace: Workspace, elements: Elements
 ) -> Ranked:
     import pyarrow as pa
 
@@ -285,7 +297,7 @@ def _rank_strings(column: pa.Array, slot: Slot, workspace: Workspace) -> Ranked:
 
 
 def _rank_dictionary(
-    column: pa.DictionaryArray, slot: Slot, encoder: Encoder, workspace: Workspace, elements: _Elements
+    column: pa.DictionaryArray, slot: Slot, encoder: Encoder, workspace: Workspace, elements: Elements
 ) -> Ranked:
     """A dictionary's values are ranked once; nulls, of the column or the dictionary, are missing."""
     ranks, texts = _rank_arrow(column.dictionary, slot, encoder, workspace, elements)
@@ -296,7 +308,7 @@ def _rank_dictionary(
 
 
 def _rank_lists(
-    column: Any, slot: Slot, encoder: Encoder, workspace: Workspace, elements: _Elements
+    column: Any, slot: Slot, encoder: Encoder, workspace: Workspace, elements: Elements
 ) -> Ranked:
     import pyarrow as pa
 
@@ -314,7 +326,7 @@ def _rank_lists(
 
 
 def _pack(
-    offsets: NDArray[np.int64], validity: NDArray[np.uint8], offset: int, child: Ranked, elements: _Elements
+    offsets: NDArray[np.int64], validity: NDArray[np.uint8], offset: int, child: Ranked, elements: Elements
 ) -> Ranked:
     count = len(offsets) - 1
     packed = np.zeros(2 * len(child[0]) + count, np.uint32)
@@ -324,7 +336,7 @@ def _pack(
     return ranks, texts
 
 
-def _rank_numpy(column: NDArray[Any], slot: Slot, encoder: Encoder, elements: _Elements) -> Ranked:
+def _rank_numpy(column: NDArray[Any], slot: Slot, encoder: Encoder, elements: Elements) -> Ranked:
     if column.ndim != 1:
         raise BatchError(f"column {slot.name!r} has {column.ndim} dimensions; a column has one")
     kind = column.dtype.kind
@@ -334,7 +346,7 @@ def _rank_numpy(column: NDArray[Any], slot: Slot, encoder: Encoder, elements: _E
         return _rank_booleans(values, ~masked, slot)
     if kind in "OUT":
         objects = [None if gone else value for value, gone in zip(values.tolist(), masked, strict=True)]
-        return _rank_objects(objects, slot, encoder, elements)
+        return rank_objects(objects, slot, encoder, elements)
     if kind == "M":
         masked = masked | np.isnat(values)
         unit = np.datetime_data(values.dtype)[0]
@@ -352,7 +364,7 @@ def _rank_numpy(column: NDArray[Any], slot: Slot, encoder: Encoder, elements: _E
     return _plain(np.where(masked, np.uint32(0), ranks))
 
 
-def _rank_objects(values: Sequence[Any], slot: Slot, encoder: Encoder, elements: _Elements) -> Ranked:
+def rank_objects(values: Sequence[Any], slot: Slot, encoder: Encoder, elements: Elements) -> Ranked:
     """Python values, of any types: each is taken as an event would take it."""
     flat: list[Any] = []
     offsets = [0]

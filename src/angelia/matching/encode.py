@@ -72,6 +72,7 @@ class _Codes(dict[Any, int]):
 
     def __init__(self, encoder: Encoder, slot: Slot) -> None:
         self._encoder, self._slot = encoder, slot
+        self[None] = 0  # which is missing
 
     def __missing__(self, value: Any) -> int:
         return self._encoder.learn(self._slot, value)
@@ -103,6 +104,11 @@ class Plan:
         self.pack = struct.Struct(form).pack_into
 
 
+def _heads(name: str) -> list[str]:
+    """What `a.b.c` may be nested in: `a` and `a.b`."""
+    return [name[:i] for i, character in enumerate(name) if character == "."]
+
+
 def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
     """What takes the values of some names out of a dictionary."""
     if not names:
@@ -118,7 +124,7 @@ class Encoder:
 
     def __init__(self, tables: Tables, registry: TypeRegistry | None) -> None:
         self.slots = {slot.name: slot for slot in tables.slots}
-        self.context = tuple(name for name in self.slots if name[0] == "@")
+        self.heads = frozenset(head for name in self.slots for head in _heads(name))
         self.codes = {name: _Codes(self, slot) for name, slot in self.slots.items()}
         self.items = np.zeros(1024, np.uint32)  # texts: a count and numbers; at 0 none
         self.plans: dict[tuple[Any, ...], Plan] = {}
@@ -126,7 +132,7 @@ class Encoder:
         self._learnt = 0
         self.is_full = False
         self._lock = Lock()
-        self._tables, self._registry = tables, registry
+        self.tables, self._registry = tables, registry
         self._watched = registry if any(slot.texts.has_types for slot in tables.slots) else None
         self._version = registry.version if registry is not None else 0
 
@@ -232,7 +238,7 @@ class Encoder:
     ) -> NDArray[np.uint32]:
         """The ranks of numbers or timestamps, with Arrow's validity bitmap."""
         out = np.empty(len(values), np.uint32)
-        tables = self._tables
+        tables = self.tables
         if code == FLOAT:
             kernels.rank_floats(tables.words, tables.floats, slot.index, values, validity, offset, out)
         elif code == INTEGER:

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import gc
 import time
-from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from angelia.errors import MatcherError, UnknownFilterError
 from angelia.event import Event
 from angelia.filter import Explanation, Filter
-from angelia.matching.errors import MatcherError, UnknownFilterError
 from angelia.matching.fallback import PureIndex
 from angelia.matching.ready import readiness
-from angelia.matching.values import ODD, checked, event_of, is_plain, rows_of, values_of
+from angelia.matching.values import ODD, checked, checked_all, csr, event_of, is_plain, rows_of, values_of
 
 if TYPE_CHECKING:
     from angelia.matching.snapshot import Snapshot
@@ -35,6 +34,8 @@ __all__ = ["Matcher", "Stats"]
 
 FRESH = 512  # filters in the pure index that make a snapshot worth while
 GROWTH = 4  # a snapshot is merged with the fresh ones once these are so many times fewer, or less
+WORTH_EVENTS = 64  # filters from which on micro-batches are worth the compiled engine
+FEW_EVENTS = 8  # up to which a micro-batch is matched one by one
 READ_SLICE = 256  # filters that are read under the lock at once
 PAUSE = 0.0001  # seconds that a build in the background gives way to others, every so often
 
@@ -70,6 +71,7 @@ class _Fresh:
         self._index: PureIndex | None = PureIndex(registry)
         self._registry = registry
         self._compiled: Snapshot | None = None
+        self._asked = 0  # events since the last change
 
     def __len__(self) -> int:
         return len(self.members)
@@ -79,7 +81,7 @@ class _Fresh:
         with self._lock:
             self.members[id_] = filter_, link
             self._there().add(id_, filter_, link)
-            self._compiled = None
+            self._changed()
 
     def remove(self, id_: Hashable) -> bool:
         """Remove a filter; whether it was here."""
@@ -87,8 +89,12 @@ class _Fresh:
             if self.members.pop(id_, None) is None:
                 return False
             self._there().remove(id_)
-            self._compiled = None
+            self._changed()
             return True
+
+    def _changed(self) -> None:
+        self._compiled = None
+        self._asked = 0
 
     def ask(self, question: Callable[[PureIndex], Answer]) -> Answer:
         """What the index says."""
@@ -102,6 +108,16 @@ class _Fresh:
             if self._compiled is None:
                 self._compiled = _snapshot(self.members, self._registry)
             return self._compiled
+
+    def match_events(self, events: Sequence[Mapping[str, Any]], by_link: bool) -> tuple[Any, Any]:
+        """What some flat values match: compiled as soon as there were about as many events as filters."""
+        with self._lock:
+            index = self._there()
+            self._asked += len(events)
+            if self._compiled is None and self._asked < len(self.members):
+                match = index.match_links if by_link else index.match
+                return csr(match(each if is_plain(each) else checked(each)) for each in events)
+        return self.compiled().match_events(events, by_link=by_link)
 
     def _there(self) -> PureIndex:
         if self._index is None:
@@ -320,20 +336,64 @@ class Matcher:
         `columns` is a mapping of lists, and the result is an array and a list.
         """
         if not self._is_compiled(FRESH):  # a batch is worth it, however few the filters
-            return self._pure_batch(columns, self._match)
+            return self._one_by_one(rows_of(columns), self._match)
         from angelia.matching import batches
+        from angelia.matching.columns import batch_size
 
         parts = [part.match_batch(columns) for part in self._parts()]
-        return batches.spliced(parts, columns, self._odd_ids == 0)
+        return batches.spliced(parts, batch_size(columns), self._odd_ids == 0)
 
     def route_batch(self, columns: Any) -> tuple[Any, Any]:
         """The links that each row of a batch goes to, each once, in the form of `match_batch`."""
         if not self._is_compiled(FRESH):
-            return self._pure_batch(columns, self._match_links)
+            return self._one_by_one(rows_of(columns), self._match_links)
         from angelia.matching import batches
+        from angelia.matching.columns import batch_size
 
         parts = [part.match_batch(columns, by_link=True) for part in self._parts()]
-        return batches.without_repeats(*batches.spliced(parts, columns, False), len(parts))
+        return batches.without_repeats(*batches.spliced(parts, batch_size(columns), False), len(parts))
+
+    def match_events(self, events: Sequence[Event | Mapping[str, Any]]) -> tuple[Any, Any]:
+        """The ids that each of several events matches, in the form of `match_batch`.
+
+        For micro-batches off a network: a fraction of the time of `match` for each, from a few events on.
+        Attributes that no filter asks about are not looked at, not even to check them.
+        """
+        found = self._ask_events(events, False)
+        if found is None:
+            return self._one_by_one(events, self._match)
+        from angelia.matching import batches
+
+        return batches.spliced(found, len(events), self._odd_ids == 0)
+
+    def route_events(self, events: Sequence[Event | Mapping[str, Any]]) -> tuple[Any, Any]:
+        """The links that each of several events goes to, each once, in the form of `match_batch`."""
+        found = self._ask_events(events, True)
+        if found is None:
+            return self._one_by_one(events, self._match_links)
+        from angelia.matching import batches
+
+        return batches.without_repeats(*batches.spliced(found, len(events), False), len(found))
+
+    def _ask_events(
+        self, events: Sequence[Event | Mapping[str, Any]], by_link: bool
+    ) -> list[tuple[Any, Any]] | None:
+        """What the parts of the index say of some events; None if they are better asked one by one."""
+        if len(events) < FEW_EVENTS or not self._is_compiled(FRESH - WORTH_EVENTS):
+            return None
+        values: Sequence[Any] = [values_of(event, self._context) for event in events]
+        if set(map(type, values)) != {dict}:
+            values = checked_all(values)
+        while True:
+            view = self._view
+            try:
+                found = [snapshot.match_events(values, by_link=by_link) for snapshot in view.snapshots]
+                return found + [f.match_events(values, by_link) for f in view.fresh if f.members]
+            except _Retired:
+                continue
+            except ODD:
+                if values is (values := checked_all(values)):
+                    raise
 
     def _parts(self) -> list[Snapshot]:
         while True:
@@ -343,11 +403,8 @@ class Matcher:
             except _Retired:
                 continue
 
-    def _pure_batch(self, columns: Any, match: Any) -> tuple[Any, Any]:
-        offsets, found = array("q", [0]), []
-        for values in rows_of(columns):
-            found += self._answer(match, values)
-            offsets.append(len(found))
+    def _one_by_one(self, rows: Iterable[Event | Mapping[str, Any]], match: Any) -> tuple[Any, Any]:
+        offsets, found = csr(self._answer(match, values) for values in rows)
         try:
             from angelia.matching import batches
         except ImportError:

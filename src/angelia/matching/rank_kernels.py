@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from angelia.matching.jit import array, eight_bytes, inlined, kernel, pointer, read_only
+from angelia.matching.jit import array, eight_bytes, inlined, kernel, pointer, read_only, to_float
 from angelia.matching.layout import (
+    CODED,
     EXACT_FLOAT,
     EXACT_INT,
+    FLOAT,
     H_FLAGS,
     H_SLOTS,
+    INTEGER,
     MISSING,
     S_FLOATS,
     S_INT_COUNT,
@@ -40,6 +43,7 @@ __all__ = [
     "rank_of_float",
     "rank_of_integer",
     "rank_of_timestamp",
+    "rank_packed",
     "rank_strings",
     "rank_timestamps",
 ]
@@ -157,6 +161,38 @@ def rank_timestamps(
             out[i] = rank_of_timestamp(table, bounds, row, values[i])
         else:
             out[i] = MISSING
+
+
+@inlined
+def rank_of_coded(words: Array, ints: Array, floats: Array, row: int, code: int, value: int) -> int:
+    """The rank of a value as single events have it; its texts are in the upper half, if it has a code."""
+    if code == CODED:
+        return value & 0xFFFFFFFF
+    if code == FLOAT:
+        return rank_of_float(words, floats, row, to_float(value))
+    if code == INTEGER:
+        return rank_of_integer(words, ints, row, value)
+    return rank_of_timestamp(words, ints, row, value)
+
+
+@kernel(types.void, _U32R, _I64R, _F64R, _U32R, _I64R, types.int64, types.int64, _U32, _U32)
+def rank_packed(
+    words: Array, ints: Array, floats: Array, plan: Array, coded: Array, count: int, pitch: int,
+    ranks: Array, texts: Array,
+) -> None:  # fmt: skip
+    """The ranks and texts of several columns of one type each; `plan` has their slots and types.
+
+    They go to the columns from the second on: the first is that of what is missing.
+    """
+    table, whole, real = pointer(words), pointer(ints), pointer(floats)
+    for i in range(plan.size // 2):
+        row = np.int64(words[H_SLOTS]) + np.int64(plan[2 * i]) * SLOT_WORDS
+        code = np.int64(plan[2 * i + 1])
+        for j in range(count):
+            value = coded[i * count + j]
+            ranks[(i + 1) * pitch + j] = rank_of_coded(table, whole, real, row, code, value)
+            if code == CODED:
+                texts[(i + 1) * pitch + j] = value >> 32
 
 
 # ---------------------------------------------------------------- strings and lists

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from angelia.filter import Filter
 from angelia.matching.build import Tables, build
-from angelia.matching.columns import batch_size, rank_batch, split
+from angelia.matching.columns import RankedBatch, batch_size, rank_batch, split
 from angelia.matching.encode import Encoder, Workspace
+from angelia.matching.events import rank_events
 from angelia.matching.layout import BLOCK, H_NODE_COUNT
 from angelia.matching.match_kernels import match_blocks, match_one
 from angelia.matching.ranking import gathered
@@ -31,6 +32,7 @@ __all__ = ["Csr", "Snapshot"]
 Csr = tuple[NDArray[np.int64], NDArray[Any]]
 
 NO_LIMIT = -1
+MAX_EVENTS = 4096  # events of a list that are encoded at once
 SLICE = 4096  # ids looked at between two pauses
 
 
@@ -237,25 +239,46 @@ class Snapshot:
         workspace = self._workspace()
         try:
             for rows, part in split(columns):
-                parts.append(self._match_part(rows, part, workspace, by_link))
+                ranked = rank_batch(rows, part, workspace.encoder, workspace, self.tables.slots, _pitch(rows))
+                parts.append(self._match_ranked(rows, ranked, workspace, by_link))
         finally:
             self._workspaces.append(workspace)
-        offsets, found = _joined(parts)
+        return self._named(_joined(parts), by_link)
+
+    def match_events(self, events: Sequence[Mapping[str, Any]], *, by_link: bool = False) -> Csr:
+        """The ids (or links) that each of some flat values matches, as offsets and ids."""
+        if not events or (by_link and not self.links):
+            return np.zeros(len(events) + 1, np.int64), np.zeros(0, object)
+        parts = []
+        workspace = self._workspace()
+        try:
+            for start in range(0, len(events), MAX_EVENTS):
+                some = events[start : start + MAX_EVENTS]
+                ranked = rank_events(some, workspace.encoder, self.tables.slots, _pitch(len(some)))
+                parts.append(self._match_ranked(len(some), ranked, workspace, by_link))
+        finally:
+            self._workspaces.append(workspace)
+        return self._named(_joined(parts), by_link)
+
+    def _named(self, csr: Csr, by_link: bool) -> Csr:
+        """Ids or links for what kernels found."""
+        offsets, found = csr
         if by_link:
             return offsets, _objects(self.links)[found]
         return offsets, found if self.all_ints else self.ids[found]
 
-    def _match_part(self, rows: int, columns: Mapping[str, Any], workspace: Workspace, by_link: bool) -> Csr:
-        encoder, tables = workspace.encoder, self.tables
-        pitch = -(-rows // BLOCK) * BLOCK
-        ranks, texts, places, flags, elements = rank_batch(
-            rows, columns, encoder, workspace, tables.slots, pitch
-        )
+    def _match_ranked(self, rows: int, ranked: RankedBatch, workspace: Workspace, by_link: bool) -> Csr:
+        ranks, texts, places, flags, elements = ranked
         offsets, found, _ = match_blocks(
-            tables.words, self._outputs, self.linked if by_link else self.alive, ranks, texts, places, flags,
-            rows, encoder.items, elements, workspace.row_of, by_link,
+            self.tables.words, self._outputs, self.linked if by_link else self.alive, ranks, texts, places,
+            flags, rows, workspace.encoder.items, elements, workspace.row_of, by_link,
         )  # fmt: skip
         return offsets, found
+
+
+def _pitch(rows: int) -> int:
+    """The length of a column of ranks: full blocks."""
+    return -(-rows // BLOCK) * BLOCK
 
 
 def _objects(things: Sequence[Any]) -> NDArray[Any]:

@@ -8,15 +8,15 @@ which flattens it, or says what is wrong with it.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from angelia.errors import EventError
+from angelia.errors import BatchError, EventError
 from angelia.event import CONTEXT, Event
-from angelia.matching.errors import BatchError
 
-__all__ = ["ODD", "checked", "event_of", "rows_of", "values_of"]
+__all__ = ["ODD", "checked", "checked_all", "csr", "event_of", "is_plain", "rows_of", "values_of"]
 
 # What the compiled engine raises for a dictionary that needs a closer look: `checked` has one.
 ODD = (struct.error, KeyError, TypeError, AttributeError, ValueError, OverflowError)
@@ -59,6 +59,28 @@ def is_plain(values: Mapping[str, Any]) -> bool:
         if cls not in _PLAIN and not (cls is int and -(2**63) <= value < 2**63):
             return False
     return True
+
+
+def checked_all(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Flat and plain values of several events; the same object if all were plain already."""
+    if all(type(event) is dict and is_plain(event) for event in events):
+        return events
+    found: list[Mapping[str, Any]] = []
+    for i, event in enumerate(events):
+        try:
+            found.append(event if type(event) is dict and is_plain(event) else checked(event))
+        except EventError as error:
+            raise type(error)(f"event {i}: {error}") from None
+    return found
+
+
+def csr(answers: Iterable[Sequence[Any]]) -> tuple[array[int], list[Any]]:
+    """Answers one after another, and where each begins."""
+    offsets, found = array("q", [0]), list[Any]()
+    for answer in answers:
+        found += answer
+        offsets.append(len(found))
+    return offsets, found
 
 
 def rows_of(columns: Any) -> Iterator[Mapping[str, Any]]:
