@@ -113,7 +113,7 @@ class Advertisement:
         return any(self._meets(wanted, registry) for wanted in subscription.conjunctions)
 
     def _meets(self, wanted: Conjunction, registry: TypeRegistry | None) -> bool:
-        types = (*wanted.types, self.type) if self.type is not None else wanted.types
+        types = wanted.types | {self.type} if self.type is not None else wanted.types
         if not Conjunction(types=types, not_types=wanted.not_types).is_possible(registry):
             return False
         return all(

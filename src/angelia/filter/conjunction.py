@@ -10,11 +10,12 @@ constraint if no element does. A missing attribute satisfies negated constraints
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from angelia.event import Event, Value
-from angelia.filter.domain import Domain, in_any, subtract, united
+from angelia.filter.domain import NOTHING, Domain, in_any, subtract, united
 
 if TYPE_CHECKING:
     from angelia.types import TypeRegistry
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Condition", "Conjunction"]
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """Some value of the attribute lies in `some` (unless that is None), and none in any of `none`."""
 
     some: Domain | None
@@ -72,29 +72,20 @@ def within(domain: Domain, others: tuple[Domain, ...]) -> bool:
     return any(other.covers(domain) for other in others)
 
 
-class Conjunction:
+class Conjunction(msgspec.Struct, eq=False, gc=False):
     """One alternative of a filter: types that the event has (or not), and a condition an attribute.
 
     Event types are names; an event is of a type if its own type is that one or a descendant in the
     registry given to the question. Without a registry only the name itself counts.
     """
 
-    __slots__ = ("_hash", "conditions", "not_types", "types")
+    conditions: Mapping[str, Condition] = {}
+    types: frozenset[str] = NOTHING
+    not_types: frozenset[str] = NOTHING
+    _hash: int = 0
 
-    types: frozenset[str]
-    not_types: frozenset[str]
-    conditions: Mapping[str, Condition]
-    _hash: int
-
-    def __init__(
-        self,
-        conditions: Mapping[str, Condition] | None = None,
-        types: Iterable[str] = (),
-        not_types: Iterable[str] = (),
-    ) -> None:
-        self.conditions = conditions or {}
-        self.types = frozenset(types)
-        self.not_types = frozenset(not_types)
+    def __post_init__(self) -> None:
+        self.types, self.not_types = self.types or NOTHING, self.not_types or NOTHING
         self._hash = hash((frozenset(self.conditions.items()), self.types, self.not_types))
 
     def __eq__(self, other: object) -> bool:

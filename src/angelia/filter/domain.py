@@ -18,11 +18,11 @@ neighbours, or no string between "a" and "a\0", is not used.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from os.path import commonprefix
 from typing import Any
 
+import msgspec
 import re2
 
 from angelia.event import KINDS, Kind, Scalar
@@ -60,20 +60,23 @@ def after(value: Scalar) -> Cut:
 
 
 FIRST_STRING = before("")
+NOTHING: frozenset[Any] = frozenset()  # one for all, or the collector had millions
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
-    """A set of attribute values. Make one with `Domain.of` or with an operator, not by hand."""
+class Domain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A set of attribute values. Make one with `Domain.of` or with an operator, not by hand.
+
+    Like all parts of filters it is out of the garbage collector's sight: there may be millions.
+    """
 
     kind: Kind | None
     points: frozenset[Scalar] | None = None
     low: Cut = BELOW_ALL
     high: Cut = ABOVE_ALL
-    excluded: frozenset[Scalar] = frozenset()
+    excluded: frozenset[Scalar] = NOTHING
     suffix: str = ""
-    contains: frozenset[str] = frozenset()
-    patterns: frozenset[str] = frozenset()
+    contains: frozenset[str] = NOTHING
+    patterns: frozenset[str] = NOTHING
 
     @staticmethod
     def of(
@@ -98,7 +101,7 @@ class Domain:
         if points is None and low[:2] == high[:2] and low < high and low[0] == 0:
             points = (low[1],)
         raw = Domain(
-            kind, None, low, high, frozenset(excluded), suffix, frozenset(contains), frozenset(patterns)
+            kind, None, low, high, _set(excluded), suffix, _set(contains), _set(patterns)
         )
         if points is not None:
             return _finite(kind, (point for point in points if point in raw))
@@ -248,6 +251,10 @@ ANY = Domain(None)
 # ---------------------------------------------------------------- canonical form
 
 
+def _set(values: Iterable[Any]) -> frozenset[Any]:
+    return frozenset(values) or NOTHING
+
+
 def _finite(kind: Kind, points: Iterable[Scalar]) -> Domain:
     kept = frozenset(points)
     return Domain(kind, kept) if kept else EMPTY
@@ -261,10 +268,12 @@ def _tidied(raw: Domain) -> Domain:
         low = after(low[1])
     if high[0] == 0 and high[2] == 1 and high[1] not in raw:
         high = before(high[1])
-    bare = Domain(raw.kind, None, low, high, frozenset(), raw.suffix, raw.contains, raw.patterns)
-    return replace(
+    bare = Domain(raw.kind, None, low, high, NOTHING, raw.suffix, raw.contains, raw.patterns)
+    if not (raw.excluded or raw.contains):
+        return bare
+    return msgspec.structs.replace(
         bare,
-        excluded=frozenset(point for point in raw.excluded if point in bare),
+        excluded=_set(point for point in raw.excluded if point in bare),
         contains=_needed_parts(bare),
     )
 
@@ -274,7 +283,7 @@ def _needed_parts(domain: Domain) -> frozenset[str]:
     if not domain.contains:
         return domain.contains
     start, parts = domain.common_prefix, domain.contains
-    return frozenset(
+    return _set(
         part
         for part in parts
         if part not in start

@@ -61,7 +61,7 @@ class Filter:
     @classmethod
     def of_type(cls, name: str) -> Filter:
         """The filter that matches all events of a type and its descendants."""
-        return cls((Conjunction(types=(checked_name(name),)),))
+        return cls((Conjunction(types=frozenset((checked_name(name),))),))
 
     @property
     def is_satisfiable(self) -> bool:

@@ -46,7 +46,7 @@ def expand(node: Node) -> Disjunction:
         case Constant(value):
             return TRUE if value else FALSE
         case Typed(name, part):
-            return product((Conjunction(types=(name,)),), expand(part))
+            return product((Conjunction(types=frozenset((name,))),), expand(part))
         case Not(part):
             return complement(expand(part))
         case Or(parts):
@@ -91,8 +91,8 @@ def complement(disjunction: Disjunction) -> Disjunction:
 
 
 def _negated(conjunction: Conjunction) -> Disjunction:
-    parts = [Conjunction(not_types=(name,)) for name in conjunction.types]
-    parts += [Conjunction(types=(name,)) for name in conjunction.not_types]
+    parts = [Conjunction(not_types=frozenset((name,))) for name in conjunction.types]
+    parts += [Conjunction(types=frozenset((name,))) for name in conjunction.not_types]
     for name, condition in conjunction.conditions.items():
         if condition.some is not None:
             parts.append(Conjunction({name: Condition(None, (condition.some,))}))

@@ -109,7 +109,7 @@ class _Trie:
     def __init__(self, draft: Draft, ranking: Ranking) -> None:
         headers = np.array(draft.headers, np.uint32)
         a, b = np.array(draft.a, np.int64), np.array(draft.b, np.int64)
-        flat = np.array(draft.flat, np.uint32)
+        kinds, flat = np.array(draft.kind_of, np.int64), np.array(draft.flat, np.uint32)
         self.conjunctions = np.array(draft.conjunctions, np.int64)
         self.starts = np.array(draft.ends, np.int64)
         self.text_count, self.bound_count = draft.text_count, ranking.end // 2 + 1
@@ -119,7 +119,8 @@ class _Trie:
         ranged = (op == RANGE) | (op == POINT)
         low, high = _cut_ranks(a[ranged], ranking.ranks), _cut_ranks(b[ranged], ranking.ranks)
         a[ranged], b[ranged] = low, high - low
-        share = self._shares(headers, a, b, ranking.sizes[np.array(draft.kind_of, np.int64)], flat)
+        headers, a, b, kinds = _with_ranges(headers, a, b, kinds, flat, ranking)
+        share = self._shares(headers, a, b, ranking.sizes[kinds], flat)
         order = np.argsort(share, kind="stable")
         self.headers, self.a, self.b = headers[order], a[order].astype(np.uint32), b[order].astype(np.uint32)
         renumbered = np.empty(len(order), np.uint32)
@@ -324,6 +325,25 @@ def _merged_classes(ranges: NDArray[np.int64], length: NDArray[np.int64]) -> lis
         else:
             merged.append(part)
     return merged
+
+
+def _with_ranges(
+    headers: Words, a: NDArray[Any], b: NDArray[Any], kinds: NDArray[Any], flat: Words, ranking: Ranking
+) -> tuple[Words, NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The literals and then the ranges of numbers, each distinct one once; `flat` is told of them."""
+    of: list[list[NDArray[Any]]] = [[headers], [a], [b], [kinds]]
+    count = len(headers)
+    for slot, low, high in ranking.ranges:
+        keys, numbers = np.unique(low << 32 | high, return_inverse=True)
+        flat[np.array(slot.places, np.int64)] = count + numbers
+        count += len(keys)
+        low, high = keys >> 32, keys & 0xFFFFFFFF
+        of[0].append(np.full(len(keys), RANGE | slot.index << SLOT_SHIFT, np.uint32))
+        of[1].append(low)
+        of[2].append(high - low)
+        of[3].append(np.full(len(keys), slot.numbers.below))
+    joined_headers, *rest = map(np.concatenate, of)
+    return joined_headers, rest[0], rest[1], rest[2]
 
 
 def _cut_ranks(cuts: NDArray[np.int64], ranks: Words) -> NDArray[np.int64]:

@@ -46,14 +46,18 @@ class SlotDraft:
     """An attribute while filters are read: its bounds, and the numbers of its literals by what they say."""
 
     __slots__ = (
-        "bools", "domains", "first", "has_points", "index", "last", "name", "numbers", "orders_strings",
-        "points", "ranges", "strings", "texts", "times",
+        "bools", "domains", "first", "has_points", "highs", "index", "last", "lows", "name", "numbers",
+        "orders_strings", "places", "points", "ranges", "strings", "texts", "times",
     )  # fmt: skip
 
     def __init__(self, name: str, index: int, first: int) -> None:
         self.name, self.index, self.first, self.last = name, index, first, first + 1
         self.points: dict[Any, int] = {}  # literals `= value`, but for booleans
         self.ranges: dict[tuple[Cut, Cut], int] = {}
+        # Ranges of numbers as they come, equal ones too, and where in `flat` each belongs.
+        self.lows: list[Cut] = []
+        self.highs: list[Cut] = []
+        self.places = array("q")
         self.domains: dict[tuple[Domain, bool], int] = {}  # all others
         self.texts: dict[tuple[str, str], int] = {}
         self.has_points = False
@@ -99,8 +103,8 @@ class Draft:
         self.always: int | None = None
 
     def read(self, filters: Iterable[Filter]) -> None:
-        """Add filters. The commonest literals, if they are known, are found here without a call."""
-        slots, flat, ends = self.slots, self.flat, self.ends
+        """Add filters. The commonest literals are noted here without a call, those of numbers as they are."""
+        slots, flat, ends, number = self.slots, self.flat, self.ends, Kind.NUMBER
         for filter_ in filters:
             for conjunction in filter_.conjunctions:
                 for name, condition in conjunction.conditions.items():
@@ -110,7 +114,13 @@ class Draft:
                         points = some.points
                         literal = None
                         if points is None:
-                            if not (some.excluded or some.suffix or some.contains or some.patterns):
+                            if some.kind is number:
+                                if not some.excluded:
+                                    slot.lows.append(some.low)
+                                    slot.highs.append(some.high)
+                                    slot.places.append(len(flat))
+                                    literal = 0  # `Ranking` knows better
+                            elif not (some.excluded or some.suffix or some.contains or some.patterns):
                                 literal = slot.ranges.get((some.low, some.high))
                         elif len(points) == 1:
                             (value,) = points
@@ -144,6 +154,16 @@ class Draft:
         slot.orders_strings |= bounds is slot.strings and (high[0] == 0 or low[1] != "")
         literal = slot.ranges[low, high] = self._add(slot, RANGE, a, b, bounds.below)
         return literal
+
+    def spill(self, slot: SlotDraft) -> None:
+        """Number the ranges of a slot one by one: some of their ends are too large for floats."""
+        for place, low, high in zip(slot.places, slot.lows, slot.highs, strict=True):
+            literal = slot.ranges.get((low, high))
+            if literal is None:
+                a, b = self._cut(slot.numbers, low), self._cut(slot.numbers, high)
+                literal = slot.ranges[low, high] = self._add(slot, RANGE, a, b, slot.numbers.below)
+            self.flat[place] = literal
+        slot.lows, slot.highs, slot.places = [], [], array("q")
 
     def dissolve(self, pause: Callable[[], None]) -> None:
         """Forget what only reading needs, in slices: to let go of a million things at once takes a while."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import islice
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from angelia.matching.slots import Slot, TextIndex
 __all__ = ["Ranking", "Words", "gathered", "microseconds"]
 
 Words = NDArray[np.uint32]
+Ends = list[NDArray[np.float64]]
 
 SLICE = 8192  # values gathered between two pauses
 SORT_SLICE = 2048  # strings sorted between two pauses
@@ -50,6 +52,7 @@ class Ranking:
     """Ranks for all bounds of a draft, and the tables by which a value finds its own."""
 
     def __init__(self, draft: Draft, pause: Callable[[], None]) -> None:
+        ends = {slot.index: _ends(slot, draft, pause) for slot in draft.slots.values()}
         self.ranks = np.zeros(draft.bound_count, np.uint32)
         self.sizes = np.ones(draft.bound_count, np.int64)  # of a kind, at the bound below all of it
         self.rows = np.zeros((max(1, len(draft.slots)), SLOT_WORDS), np.uint32)
@@ -57,12 +60,13 @@ class Ranking:
         self.ints: list[NDArray[np.int64]] = []
         self.flags: list[Words] = []
         self.slots: list[Slot] = []
+        self.ranges: list[tuple[SlotDraft, NDArray[np.int64], NDArray[np.int64]]] = []
         self._float_count = self._int_count = 0
         self._next = 2
         self._pause = pause
         # Slots in which single bounds count come first: tables by bound then end with the last of these.
         for slot in sorted(draft.slots.values(), key=lambda slot: not slot.has_points):
-            self.slots.append(self._rank_slot(slot))
+            self.slots.append(self._rank_slot(slot, ends[slot.index]))
         self.slots.sort(key=lambda slot: slot.index)
 
     @property
@@ -70,12 +74,12 @@ class Ranking:
         """A number that is greater than all ranks."""
         return self._next
 
-    def _rank_slot(self, draft: SlotDraft) -> Slot:
+    def _rank_slot(self, draft: SlotDraft, ends: Ends) -> Slot:
         row = self.rows[draft.index]
         row[0] = self.ranks[draft.first] = first = self._next
         self._next += 2
         false = self._zone(draft.bools, self._numbers(draft.bools)) + 1
-        self._rank_numbers(row, draft.numbers)
+        self._rank_numbers(row, draft, ends)
         self._rank_timestamps(row, draft.times)
         strings, string_zone = self._rank_strings(draft.strings)
         self.ranks[draft.last] = self._next
@@ -93,42 +97,61 @@ class Ranking:
             texts,
         )
 
-    def _zone(self, bounds: Bounds, numbers: NDArray[np.int64]) -> int:
-        """Give ranks to the bounds of a kind, whose numbers are given in order; the first of the ranks."""
-        zone, count = self._next, len(numbers)
-        self.ranks[numbers] = zone + 1 + 2 * np.arange(count)
+    def _zone(
+        self,
+        bounds: Bounds,
+        numbers: NDArray[np.int64],
+        places: NDArray[np.int64] | None = None,
+        count: int | None = None,
+    ) -> int:
+        """Give ranks to the bounds of a kind, by their numbers; the first of the ranks.
+
+        The numbers are given in order, or else with their places among `count` bounds.
+        """
+        count = len(numbers) if count is None else count
+        zone = self._next
+        self.ranks[numbers] = zone + 1 + 2 * (np.arange(count) if places is None else places)
         self.ranks[bounds.below], self.ranks[bounds.above] = zone, zone + 2 * count + 1
         self.sizes[bounds.below] = 2 * count + 1
         self._next += 2 * count + 2
         return zone
 
-    def _rank_numbers(self, row: Words, bounds: Bounds) -> None:
-        floats = gathered(bounds.index, len(bounds.index), np.float64, self._pause)
-        is_exact = not floats.size or float(np.abs(floats).max()) < 2.0**53
-        values = [] if is_exact else list(bounds.index)
-        if not is_exact:
-            order, floats, exact = _exact_order(values)
-        else:
-            order = np.argsort(floats, kind="stable")
-            floats = floats[order]
+    def _rank_numbers(self, row: Words, draft: SlotDraft, ends: Ends) -> None:
+        bounds = draft.numbers
+        given = gathered(bounds.index, len(bounds.index), np.float64, self._pause)
+        if _are_exact(given, *ends):
+            floats = np.unique(np.concatenate((given, *(each[~np.isnan(each)] for each in ends))))
             exact = np.ones(len(floats), bool)
-        within = int(np.count_nonzero(floats < 2.0**63))
-        ceilings = np.clip(np.ceil(floats[:within]), -(2.0**63), None)
-        ints = np.where(
-            ceilings > 2.0**63 - 1025,
-            np.int64(2**63 - 1),
-            np.minimum(ceilings, 2.0**63 - 1025).astype(np.int64),
-        )
-        whole = np.zeros(len(floats), bool)
-        whole[:within] = ceilings == floats[:within]
-        if not is_exact:
+            ints, whole = _ceilings(floats)
+            zone = self._zone(bounds, self._numbers(bounds), np.searchsorted(floats, given), len(floats))
+            self._rank_ranges(draft, ends, floats, zone)
+        else:
+            values = list(bounds.index)
+            order, floats, exact = _exact_order(values)
             ints, whole = _exact_integers([values[i] for i in order])
-        zone = self._zone(bounds, self._numbers(bounds)[order])
+            zone = self._zone(bounds, self._numbers(bounds)[order])
         row[1:6] = zone, len(floats), len(ints), self._float_count, self._int_count
         self._keep(ints)
         self.floats.append(floats)
         self.flags.append((exact * EXACT_FLOAT + whole * EXACT_INT).astype(np.uint32))
         self._float_count += len(floats)
+
+    def _rank_ranges(self, draft: SlotDraft, ends: Ends, floats: NDArray[np.float64], zone: int) -> None:
+        """The ranks between which the ranges of numbers lie."""
+        if len(draft.places):
+            beyond = (zone, zone + 2 * len(floats) + 1)
+            low, high = (
+                np.where(np.isnan(end), out, zone + 1 + 2 * np.searchsorted(floats, end) + side)
+                for end, out, side in zip(ends, beyond, self._sides(draft), strict=True)
+            )
+            self.ranges.append((draft, low, high))
+
+    def _sides(self, draft: SlotDraft) -> list[NDArray[np.int64]]:
+        """For each end of a range, 1 if it lies behind its value."""
+        return [
+            gathered((cut[-1] for cut in cuts), len(cuts), np.int64, self._pause)
+            for cuts in (draft.lows, draft.highs)
+        ]
 
     def _rank_timestamps(self, row: Words, bounds: Bounds) -> None:
         ints = gathered(map(microseconds, bounds.index), len(bounds.index), np.int64, self._pause)
@@ -149,6 +172,33 @@ class Ranking:
     def _numbers(self, bounds: Bounds) -> NDArray[np.int64]:
         """The numbers of bounds as they came."""
         return gathered(bounds.index.values(), len(bounds.index), np.int64, self._pause)
+
+
+def _ends(slot: SlotDraft, draft: Draft, pause: Callable[[], None]) -> Ends:
+    """The values at which the ranges of numbers begin and end, NaN where they do not.
+
+    Where floats are not exact, ranges get numbers like all other literals, and there are no ends.
+    """
+    ends = [
+        gathered((cut[1] if len(cut) > 1 else nan for cut in cuts), len(cuts), np.float64, pause)
+        for cuts in (slot.lows, slot.highs)
+    ]
+    points = gathered(slot.numbers.index, len(slot.numbers.index), np.float64, pause)
+    if not _are_exact(points, *ends):
+        draft.spill(slot)
+        ends = [np.zeros(0), np.zeros(0)]
+    return ends
+
+
+def _are_exact(*numbers: NDArray[np.float64]) -> bool:
+    """Whether all integers among these are what they were before they became floats."""
+    return all(not np.any(np.abs(each) >= 2.0**53) for each in numbers)
+
+
+def _ceilings(floats: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The least integer that is not below each of some floats, and whether that is the same."""
+    ceilings = np.ceil(floats)
+    return ceilings.astype(np.int64), ceilings == floats
 
 
 def _sorted_in_slices(values: list[str], pause: Callable[[], None]) -> list[str]:
