@@ -17,16 +17,22 @@ from angelia.types import EventType
 __all__ = [
     "Advertise",
     "ClientDown",
+    "Connect",
+    "Contact",
     "DefineType",
     "Deliver",
     "DeliverSequence",
+    "Disconnect",
     "Effect",
     "Forwarded",
     "FromClient",
     "FromPeer",
     "Input",
     "Interest",
+    "Leave",
     "LinkState",
+    "Measure",
+    "Measured",
     "Message",
     "Notify",
     "NotifySequence",
@@ -39,10 +45,12 @@ __all__ = [
     "Reply",
     "Request",
     "Send",
+    "SetTimer",
     "Subscribe",
     "SubscribePattern",
     "SubscriptionChange",
     "Subscriptions",
+    "Timer",
     "TypeDefinition",
     "Unadvertise",
     "Unsubscribe",
@@ -143,6 +151,14 @@ Request = (
 
 
 # ---------------------------------------------------------------- messages between brokers
+
+
+class Contact(_Struct, frozen=True):
+    """A broker as others tell of it: its id in the overlay (32 hexadecimal digits), its name, its address."""
+
+    id: str
+    name: str
+    address: str = ""
 
 
 class Notify(_Struct, frozen=True):
@@ -271,7 +287,24 @@ class ClientDown(_Struct, frozen=True):
     client: str
 
 
-Input = FromClient | FromPeer | Forwarded | PeerUp | PeerDown | ClientDown
+class Timer(_Struct, frozen=True):
+    """The time has come that a `SetTimer` named."""
+
+    name: str
+
+
+class Measured(_Struct, frozen=True):
+    """How near a broker is, in seconds or in whatever the driver measures; None: it cannot be reached."""
+
+    peer: str
+    proximity: float | None
+
+
+class Leave(_Struct, frozen=True):
+    """The broker is about to leave for good; what it then sends is its farewell."""
+
+
+Input = FromClient | FromPeer | Forwarded | PeerUp | PeerDown | ClientDown | Timer | Measured | Leave
 
 
 # ---------------------------------------------------------------- effects
@@ -320,4 +353,34 @@ class Reply(_Struct, frozen=True):
     value: bool | None = None
 
 
-Effect = Send | Published | Deliver | DeliverSequence | Reply
+class SetTimer(_Struct, frozen=True):
+    """Give a `Timer` of this name after so many seconds; it replaces one of the same name. None ends it."""
+
+    name: str
+    delay: float | None
+
+
+class Connect(_Struct, frozen=True):
+    """Make a link to another broker: a `PeerUp` follows, or a `PeerDown` if it cannot be made.
+
+    Overlays ask for it, where a broker talks to others that nobody has linked it with.
+    """
+
+    peer: str
+    address: str
+
+
+class Disconnect(_Struct, frozen=True):
+    """End the link to a broker; a `PeerDown` follows."""
+
+    peer: str
+
+
+class Measure(_Struct, frozen=True):
+    """Find out how near a broker is, linked or not; a `Measured` follows."""
+
+    peer: str
+    address: str
+
+
+Effect = Send | Published | Deliver | DeliverSequence | Reply | SetTimer | Connect | Disconnect | Measure

@@ -27,6 +27,8 @@ from angelia.messages import (
     FromPeer,
     Input,
     Interest,
+    Leave,
+    Measured,
     Notify,
     PeerDown,
     PeerUp,
@@ -37,6 +39,7 @@ from angelia.messages import (
     Send,
     Subscribe,
     SubscribePattern,
+    Timer,
     TypeDefinition,
     Unadvertise,
     Unsubscribe,
@@ -53,15 +56,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Node:
     """One event server: `Node("b1", "peer")`. The routers are named in `angelia.routing.ROUTERS`.
 
-    `records`: somebody keeps what is published here, so that `Published` is among the effects.
+    `address` is where other brokers can reach this one; `options` are those of the router. `records`:
+    somebody keeps what is published here, so that `Published` is among the effects.
     """
 
-    def __init__(self, name: str, routing: str, *, records: bool = False) -> None:
+    def __init__(
+        self, name: str, routing: str, *, address: str = "", records: bool = False, **options: Any
+    ) -> None:
         if routing not in ROUTERS:
             raise RoutingError(f"there is no routing {routing!r}; there are {', '.join(ROUTERS)}")
         self.name = name
         self.registry = TypeRegistry()
-        self.router: Router = ROUTERS[routing](name, self.registry)
+        self.router: Router = _made(ROUTERS[routing], name, self.registry, options)
+        self.router.address = address
         self._clients: dict[str, str] = {}  # identity -> client
         self._sequence = 0
         self._records = records
@@ -72,6 +79,9 @@ class Node:
             PeerUp: self._peer_up,
             PeerDown: lambda gone, now: list(self.router.peer_down(gone.peer)),
             ClientDown: self._client_down,
+            Timer: lambda timer, now: self.router.timer(timer.name),
+            Measured: lambda found, now: self.router.measured(found.peer, found.proximity),
+            Leave: lambda leave, now: self.router.leave_network(),
         }
         self._requests: dict[type, Callable[[Any, float], list[Effect]]] = {
             Publish: lambda r, now: self._publish_all(r.identity, (r.event,), now),
@@ -89,7 +99,21 @@ class Node:
     def handle(self, input: Input, now: float) -> list[Effect]:  # noqa: A002 - what it is
         """Process an input at a time (seconds since 1970, UTC) and return what is to be done."""
         self.router.now = now
-        return self._inputs[type(input)](input, now)
+        effects = self._inputs[type(input)](input, now)
+        return [*effects, *self._outbox()] if self.router.outbox else effects
+
+    def _outbox(self) -> list[Effect]:
+        """What the router wants besides what it returned, in order; some of it may lead to more."""
+        effects: list[Effect] = []
+        while self.router.outbox:
+            item = self.router.outbox.popleft()
+            if isinstance(item, Routed):
+                effects += self._routed(item, item.event)
+            elif isinstance(item, FromClient):
+                effects += self._from_client(item, self.router.now)
+            else:
+                effects.append(item)
+        return effects
 
     def state(self) -> Mapping[str, Any]:
         """The routing state, the patterns, parties and types; read-only, for people, tests and metrics."""
@@ -233,3 +257,12 @@ class Node:
     def _type_known(self, event_type: EventType, sender: str | None) -> list[Effect]:
         told = [Send(peer, TypeDefinition(event_type)) for peer in self.router.peers if peer != sender]
         return [*told, *self.router.types_changed()]
+
+
+def _made(router: type[Router], name: str, registry: TypeRegistry, options: Mapping[str, Any]) -> Router:
+    try:
+        return router(name, registry, **options)
+    except TypeError as error:
+        if not options:
+            raise
+        raise RoutingError(f"{router.__name__} cannot be made with {', '.join(options)}: {error}") from None

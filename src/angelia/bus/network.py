@@ -2,6 +2,9 @@
 
 Messages wait in one queue, first in, first out, and a request is done when the queue is empty. So
 after a publication everything is where it belongs, in the same order every time.
+
+Brokers of an overlay link themselves, all equally near. Their timers are not served: nothing in here is
+lost, late or down, so that there is nothing to renew, to retry or to expire.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from angelia.errors import RequestError, RoutingError
-from angelia.messages import Effect, FromPeer, Input, PeerUp, Send
+from angelia.messages import Connect, Effect, FromPeer, Input, Measure, Measured, PeerUp, Send, SetTimer
 from angelia.node import Node
 
 __all__ = ["TOPOLOGIES", "Network"]
@@ -45,10 +48,14 @@ class Network:
             raise RequestError(f"there is no topology {topology!r}; there are {', '.join(TOPOLOGIES)}")
         self.nodes = {f"b{number}": Node(f"b{number}", routing) for number in range(1, brokers + 1)}
         self.messages = 0
+        self._links: set[frozenset[str]] = set()
         for upper, lower in TOPOLOGIES[topology](brokers):
             self._link(f"b{upper}", f"b{lower}", now)
 
     def _link(self, upper: str, lower: str, now: float) -> None:
+        if frozenset((upper, lower)) in self._links:
+            return  # an overlay has linked them by itself
+        self._links.add(frozenset((upper, lower)))
         try:
             self.run([(upper, PeerUp(lower)), (lower, PeerUp(upper, master=True))], now)
         except RoutingError as error:
@@ -71,6 +78,13 @@ class Network:
                 if isinstance(effect, Send):
                     self.messages += 1
                     work.append((effect.peer, FromPeer(broker, effect.message)))
-                else:
+                elif isinstance(effect, Measure):
+                    work.append((broker, Measured(effect.peer, 0.0)))
+                elif isinstance(effect, Connect):
+                    if frozenset((broker, effect.peer)) in self._links:
+                        continue
+                    self._links.add(frozenset((broker, effect.peer)))
+                    work += [(effect.peer, PeerUp(broker)), (broker, PeerUp(effect.peer))]
+                elif not isinstance(effect, SetTimer):
                     for_clients.append(effect)
         return for_clients

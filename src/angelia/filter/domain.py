@@ -100,9 +100,7 @@ class Domain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             return EMPTY
         if points is None and low[:2] == high[:2] and low < high and low[0] == 0:
             points = (low[1],)
-        raw = Domain(
-            kind, None, low, high, _set(excluded), suffix, _set(contains), _set(patterns)
-        )
+        raw = Domain(kind, None, low, high, _set(excluded), suffix, _set(contains), _set(patterns))
         if points is not None:
             return _finite(kind, (point for point in points if point in raw))
         return _tidied(raw) if low < high else EMPTY

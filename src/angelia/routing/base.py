@@ -8,6 +8,7 @@ notification also returns the parties it goes to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from angelia.errors import RoutingError
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
 from angelia.matching import Matcher
-from angelia.messages import Message, Notify, NotifySequence, Send
+from angelia.messages import Effect, FromClient, Message, Notify, NotifySequence, Send
 from angelia.pattern import Pattern
 from angelia.routing.interfaces import Interface, Local, Monitor, Party, Peer
 from angelia.routing.monitors import Factor, Monitors, Occurrence
@@ -30,6 +31,7 @@ class Routed(NamedTuple):
     parties: frozenset[str]
     sends: list[Send]
     sequences: tuple[Occurrence, ...] = ()
+    event: Event | None = None  # of the notification, where that is not the message in hand
 
 
 class Router(ABC):
@@ -41,6 +43,10 @@ class Router(ABC):
         self.peers: dict[str, None] = {}
         self.monitors = Monitors(registry)
         self.now = 0.0  # the time of the input in hand; the node sets it
+        self.address = ""  # where others reach this broker; the node sets it, too
+        # What is wanted besides what methods return: effects, notifications that waited for something,
+        # and requests to be processed now. The node takes it after each input.
+        self.outbox: deque[Effect | Routed | FromClient] = deque()
 
     # ------------------------------------------------ requests of local parties
 
@@ -163,6 +169,18 @@ class Router(ABC):
         """Raise a `RoutingError` if there is no such peer."""
         if peer not in self.peers:
             raise RoutingError(f"{peer} is not a peer of {self.name}")
+
+    def timer(self, name: str) -> list[Effect]:
+        """A timer that the router has set has run out."""
+        return []
+
+    def measured(self, peer: str, proximity: float | None) -> list[Effect]:
+        """How near a broker is that the router asked for; None: it cannot be reached."""
+        return []
+
+    def leave_network(self) -> list[Effect]:
+        """The broker is about to leave for good: say farewell."""
+        return []
 
     def types_changed(self) -> list[Send]:
         """An event type became known or changed."""

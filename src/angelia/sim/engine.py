@@ -4,6 +4,10 @@ What is to happen is in a heap, by time and then by number. An input is given to
 become messages under way, deliveries and replies. Nothing takes time but the links. The same seed
 and the same calls give the same run, and the same journal, byte for byte.
 
+Timers of nodes run in the same time, but do not keep a run going that has no end: `run()` stops when
+nothing but timers is left, `run(until)` lets them fire until then. In an overlay, brokers link themselves:
+a link that a node asks for is up after the way there, or the node is told by then that it cannot be.
+
 Both ends of a link learn at the same instant that it is up or down. What is under way on a link that
 goes down is lost. Where a node refuses a message or a peer, the link is cut, and the journal says so.
 """
@@ -11,7 +15,7 @@ goes down is lost. Where a node refuses a message or a peer, the link is cut, an
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
@@ -20,12 +24,17 @@ from angelia.errors import AngeliaError
 from angelia.event import Event
 from angelia.messages import (
     ClientDown,
+    Connect,
     Deliver,
     DeliverSequence,
+    Disconnect,
     Effect,
     FromClient,
     FromPeer,
     Input,
+    Leave,
+    Measure,
+    Measured,
     Message,
     Notify,
     PeerDown,
@@ -33,6 +42,8 @@ from angelia.messages import (
     Reply,
     Request,
     Send,
+    SetTimer,
+    Timer,
 )
 from angelia.node import Node
 from angelia.sim.clients import Client
@@ -70,7 +81,7 @@ class Refusal(NamedTuple):
 class Broker:
     """A broker: its node (None while it is down), where it stands, and its links by peer."""
 
-    __slots__ = ("channels", "host", "is_gateway", "links", "name", "node")
+    __slots__ = ("channels", "host", "is_gateway", "links", "name", "node", "timers")
 
     def __init__(self, name: str, host: int, is_gateway: bool, node: Node) -> None:
         self.name = name
@@ -79,6 +90,7 @@ class Broker:
         self.node: Node | None = node
         self.links: dict[str, Link] = {}
         self.channels: dict[str, Channel] = {}  # those that are up
+        self.timers: dict[str, int] = {}  # those that are set, with their numbers
 
 
 # time, number, then for a message: its channel, itself, the channel's generation, cause and hops;
@@ -90,7 +102,8 @@ class Simulation:
     """A network of brokers with one routing: `Simulation("peer", seed=1)`.
 
     `physical` is the network that the brokers' hosts are nodes of; without one, all links have a
-    latency of 10 ms. `bandwidth` is that of a link, in bytes a second.
+    latency of 10 ms. `bandwidth` is that of a link, in bytes a second. `options` are those of the
+    router; `distance` tells how far two hosts are, where an overlay asks for many.
     """
 
     def __init__(
@@ -102,8 +115,12 @@ class Simulation:
         bandwidth: float | None = None,
         journal: Journal | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
+        options: Mapping[str, Any] | None = None,
+        distance: Callable[[int, int], Distance] | None = None,
     ) -> None:
         self.routing = routing
+        self.options = options or {}
+        self._distance = distance
         self.now = 0.0
         self.rng = random.Random(f"faults {seed}")
         self.brokers: dict[str, Broker] = {}
@@ -116,6 +133,8 @@ class Simulation:
         self._journal = journal
         self._on_delivery = on_delivery
         self._heap: list[_Entry] = []
+        self._timers: list[tuple[float, int, str, str]] = []  # time, number, broker, name
+        self._waiting: dict[int, tuple[Client, Request]] = {}  # requests that have no reply yet
         self._number = 0
 
     # ------------------------------------------------ building
@@ -124,9 +143,18 @@ class Simulation:
         """A new broker on a host; with `hybrid` routing, perhaps the gateway of a domain."""
         if name in self.brokers:
             raise SimulationError(f"there is a broker {name} already")
-        broker = self.brokers[name] = Broker(name, host, is_gateway, Node(name, self.routing))
+        broker = self.brokers[name] = Broker(name, host, is_gateway, self._node(name))
         self._note("fault", name, "", "join", self._next(), "")
         return broker
+
+    def _node(self, name: str) -> Node:
+        return Node(name, self.routing, address=name, **self.options)
+
+    def farewell(self, name: str) -> None:
+        """A broker is told that it is going to leave, so that it can tell others (see `remove_broker`)."""
+        number = self._next()
+        self._note("fault", name, "", "farewell", number, "")
+        self._give(self.broker(name), Leave(), number)
 
     def remove_broker(self, name: str) -> None:
         """A broker leaves for good: its links go down and are gone."""
@@ -140,10 +168,13 @@ class Simulation:
 
     def connect(self, a: str, b: str, distance: Distance | None = None) -> Link:
         """Link two brokers; in a hierarchy, `b` becomes the master of `a` (but not between gateways)."""
-        if distance is None:
-            hosts = self.broker(a).host, self.broker(b).host
-            distance = _NEAR if self._physical is None else distances(self._physical, [hosts])[hosts]
-        return self._link(a, b, distance)
+        return self._link(a, b, distance or self._between(self.broker(a), self.broker(b)))
+
+    def _between(self, a: Broker, b: Broker) -> Distance:
+        if self._distance is not None:
+            return self._distance(a.host, b.host)
+        hosts = a.host, b.host
+        return _NEAR if self._physical is None else distances(self._physical, [hosts])[hosts]
 
     def connect_all(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Link many pairs of brokers, which searches the physical network fewer times."""
@@ -156,10 +187,14 @@ class Simulation:
     def _link(self, a: str, b: str, distance: Distance) -> Link:
         if a == b or b in self.broker(a).links:
             raise SimulationError(f"{a} and {b} cannot be linked: they are the same, or are linked already")
+        link = self._new_link(a, b, distance)
+        self.settle(link)
+        return link
+
+    def _new_link(self, a: str, b: str, distance: Distance) -> Link:
         link = Link(a, b, distance, self._bandwidth)
         self.links.append(link)
         self.broker(a).links[b] = self.broker(b).links[a] = link
-        self.settle(link)
         return link
 
     def attach(self, client: str, broker: str) -> Client:
@@ -190,9 +225,16 @@ class Simulation:
         heappush(self._heap, (time, self._next(), None, do, 0, 0, 0))
 
     def run(self, until: float = inf) -> None:
-        """Go on until nothing is left to happen, or until a time."""
-        heap, brokers = self._heap, self.brokers
-        while heap and heap[0][0] <= until:
+        """Go on until nothing but timers is left to happen, or until a time."""
+        heap, brokers, timers = self._heap, self.brokers, self._timers
+        while True:
+            if timers and timers[0][0] <= (heap[0][0] if heap else until if until < inf else -inf):
+                if timers[0][0] > until:
+                    break
+                self._fire()
+                continue
+            if not heap or heap[0][0] > until:
+                break
             self.now, number, channel, what, generation, cause, hops = heappop(heap)
             if channel is None:
                 what()
@@ -230,12 +272,16 @@ class Simulation:
             self._refused(client, request, "the broker is down", number)
             return
         effects = broker.node.handle(FromClient(client.name, request, number), EPOCH + self.now)
-        (reply,) = (effect for effect in effects if isinstance(effect, Reply))
-        if reply.error is not None:
-            self._refused(client, request, reply.error, number)
-            return
-        client.note(request, broker.node.registry)
+        self._waiting[number] = client, request
         self._carry_out(broker, effects, number, 0)
+
+    def _replied(self, broker: Broker, reply: Reply) -> None:
+        """A request was granted or refused, at once or after a while."""
+        client, request = self._waiting.pop(reply.number)
+        if reply.error is not None:
+            self._refused(client, request, reply.error, reply.number)
+        elif broker.node is not None:
+            client.note(request, broker.node.registry)
 
     def _refused(self, client: Client, request: Request, error: str, number: int) -> None:
         self.refusals.append(Refusal(self.now, client.name, request, error))
@@ -255,16 +301,21 @@ class Simulation:
         """A broker dies, with all its state; its links go down."""
         broker = self.broker(name)
         broker.node = None
+        broker.timers.clear()
         self._note("fault", name, "", "crash", self._next(), "")
         for link in broker.links.values():
             self.settle(link)
+        lost = [(number, *waiting) for number, waiting in self._waiting.items() if waiting[0].broker == name]
+        for number, client, request in lost:
+            del self._waiting[number]
+            self._refused(client, request, "the broker is down", number)
 
     def restart(self, name: str, resubscribe: bool = True) -> None:
         """A broker is back, empty. Its clients ask again for what they had, or have lost it."""
         broker = self.broker(name)
         if broker.node is not None:
             raise SimulationError(f"{name} is not down")
-        broker.node = Node(name, self.routing)
+        broker.node = self._node(name)
         self._note("fault", name, "", "restart", self._next(), "")
         for link in broker.links.values():
             self.settle(link)
@@ -359,6 +410,79 @@ class Simulation:
                     )
             elif type(effect) is DeliverSequence:
                 self._note_delivery(broker, effect, effect.events, cause, hops)
+            elif type(effect) is Reply:
+                self._replied(broker, effect)
+            elif type(effect) is SetTimer:
+                self._set_timer(broker, effect)
+            elif type(effect) is Measure:
+                self._measure(broker, effect.peer)
+            elif type(effect) is Connect:
+                self._connect(broker, effect.peer)
+            elif type(effect) is Disconnect:
+                self._disconnect(broker, effect.peer)
+
+    # ------------------------------------------------ what overlays ask for
+
+    def _set_timer(self, broker: Broker, effect: SetTimer) -> None:
+        broker.timers.pop(effect.name, None)
+        if effect.delay is not None:
+            number = broker.timers[effect.name] = self._next()
+            heappush(self._timers, (self.now + effect.delay, number, broker.name, effect.name))
+
+    def _fire(self) -> None:
+        self.now, number, name, timer = heappop(self._timers)
+        broker = self.brokers.get(name)
+        if broker is not None and broker.timers.get(timer) == number:
+            del broker.timers[timer]
+            self._give(broker, Timer(timer), number)
+
+    def _later(self, broker: Broker, delay: float, given: Input) -> None:
+        """Give an input after a while, if the broker has not been started anew by then."""
+        node = broker.node
+
+        def give() -> None:
+            if broker.node is node:
+                self._give(broker, given, self._next())
+
+        self.at(self.now + delay, give)
+
+    def _measure(self, broker: Broker, peer: str) -> None:
+        """A round trip, if there is a way."""
+        other, link = self.brokers.get(peer), broker.links.get(peer)
+        if other is None:
+            self._later(broker, _NEAR.latency, Measured(peer, None))
+            return
+        latency = self._between(broker, other).latency if link is None else link.channels[0].latency
+        there = other.node is not None and not (link is not None and link.is_cut)
+        self._later(broker, 2 * latency, Measured(peer, 2 * latency if there else None))
+
+    def _connect(self, broker: Broker, peer: str) -> None:
+        other, link = self.brokers.get(peer), broker.links.get(peer)
+        if link is not None and link.is_up:
+            return
+        if link is None and other is not None and other is not broker:
+            link = self._new_link(broker.name, peer, self._between(broker, other))
+        if link is None:
+            self._later(broker, _NEAR.latency, PeerDown(peer))
+            return
+        self.at(self.now + link.channels[0].latency, lambda: self._try(broker, link))
+
+    def _try(self, broker: Broker, link: Link) -> None:
+        """Bring a link up that a broker asked for, if it is not up, or tell that it cannot be."""
+        peer = link.b if link.a == broker.name else link.a
+        if link.is_up or broker.links.get(peer) is not link:
+            return
+        self.settle(link)
+        if not link.is_up:
+            self._give(broker, PeerDown(peer), self._next())
+
+    def _disconnect(self, broker: Broker, peer: str) -> None:
+        """Take a link away that a broker no longer needs."""
+        link = broker.links.get(peer)
+        if link is not None:
+            self.cut(link)
+            self.links.remove(link)
+            del self.brokers[link.a].links[link.b], self.brokers[link.b].links[link.a]
 
     def _send(self, broker: Broker, peer: str, message: Message, cause: int, hops: int) -> None:
         channel = broker.channels.get(peer)
