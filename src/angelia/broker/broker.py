@@ -30,18 +30,23 @@ from angelia.errors import AngeliaError, BrokerError, RequestError, RoutingError
 from angelia.event import Event
 from angelia.messages import (
     ClientDown,
+    Connect,
     DefineType,
     Deliver,
     DeliverSequence,
+    Disconnect,
     Effect,
     FromClient,
     FromPeer,
     Input,
+    Leave,
+    Measure,
     PeerDown,
     PeerUp,
     PublishAll,
     Reply,
     Send,
+    SetTimer,
     TypeDefinition,
 )
 from angelia.node import Node
@@ -149,6 +154,7 @@ class Broker:
         self._is_stopping = True
         if self._server is not None:
             self._server.close()
+        self.handle(Leave())
         deadline = self.loop.time() + self.settings.drain
         for connection in self._connections:
             connection.read(False)
@@ -156,6 +162,7 @@ class Broker:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.close(f"{self.name} is {reason}")
+        self._errands.stop()
         for task in (*(task for _, task in self._diallers), self._heart):
             if task is not None:
                 task.cancel()
@@ -380,6 +387,9 @@ class Broker:
         return inside
 
     def _perform_rarer(self, effect: Effect) -> list[Effect]:
+        if isinstance(effect, SetTimer | Connect | Disconnect | Measure):
+            self._errands.run(effect)
+            return []
         session = self.clients.get(effect.client) if not isinstance(effect, Send) else None
         if session is None:
             return [effect]

@@ -107,6 +107,7 @@ class Dialler:
         self.address = address
         self.is_master = is_master
         self.problem = "not connected yet"
+        self.was_linked = False
         self._lost: asyncio.Future[str] | None = None
 
     async def run(self) -> None:
@@ -114,7 +115,7 @@ class Dialler:
         attempt = 0
         while True:
             started = self.broker.loop.time()
-            self.problem = await self._once()
+            self.problem = await self.once()
             if self.broker.loop.time() - started > self.broker.settings.silence:
                 attempt = 0
             delay = backoff(attempt)
@@ -123,8 +124,9 @@ class Dialler:
             log.log(level, "no link with %s: %s; next try in %.1f s", self.address, self.problem, delay)
             await asyncio.sleep(delay)
 
-    async def _once(self) -> str:
+    async def once(self) -> str:
         """One connection, from its beginning to its end; returns why it ended."""
+        self.was_linked = False
         self._lost = self.broker.loop.create_future()
         connection = None
         try:
@@ -175,6 +177,7 @@ class Dialler:
             raise WireError(f"a broker answers with Welcome, not {type(frame).__name__}")
         connection.accept(MAX_LINK_FRAME)
         self.broker.link_up(connection, frame.name, frame.incarnation, master=self.is_master)
+        self.was_linked, self.problem = True, ""
         if len(bodies) > 1:
             connection.received(connection, bodies[1:])
 
