@@ -133,9 +133,9 @@ class Broker:
         port = self._server.sockets[0].getsockname()[1]
         self.address = Address(address.host, port, tls is not None)
         self.name = settings.name or f"{address.host}:{port}"
-        self.node = Node(
-            self.name, settings.routing, address=str(self.address), records=settings.lake is not None
-        )
+        records = settings.lake is not None
+        self.node = Node(self.name, settings.routing, address=str(self.address), records=records)
+        self._errands = Errands(self)
         self.core = Core(_Inside(self), self.clock)
         gc.freeze()  # what was imported stays: there is no need to look at it again and again
         for text in settings.peers:
