@@ -20,6 +20,7 @@ from typing import Any
 
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection
+from angelia.broker.errands import Errands
 from angelia.broker.links import MAX_LINK_FRAME, Dialler, Link
 from angelia.broker.session import ClientSession
 from angelia.broker.settings import BrokerSettings
