@@ -88,10 +88,15 @@ class Subscribe(_Struct, frozen=True):
 
 
 class Unsubscribe(_Struct, frozen=True):
-    """Cancel all subscriptions of the party that the filter covers (SIENA 3.7)."""
+    """Cancel all subscriptions of the party that the filter covers (SIENA 3.7).
+
+    `uncovered`: between brokers, the subscriptions that stand from now on in its place. They are in the
+    same message, so that there is no moment at which neither stands.
+    """
 
     identity: str
     filter: Filter
+    uncovered: tuple[Filter, ...] = ()
 
 
 class SubscribePattern(_Struct, frozen=True):
@@ -116,10 +121,14 @@ class Advertise(_Struct, frozen=True):
 
 
 class Unadvertise(_Struct, frozen=True):
-    """Cancel all advertisements of the object that this one covers."""
+    """Cancel all advertisements of the object that this one covers.
+
+    `uncovered`: between brokers, the advertisements that stand from now on in its place.
+    """
 
     identity: str
     advertisement: Advertisement
+    uncovered: tuple[Advertisement, ...] = ()
 
 
 class DefineType(_Struct, frozen=True):

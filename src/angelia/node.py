@@ -87,11 +87,11 @@ class Node:
             Publish: lambda r, now: self._publish_all(r.identity, (r.event,), now),
             PublishAll: lambda r, now: self._publish_all(r.identity, r.events, now),
             Subscribe: self._subscribe,
-            Unsubscribe: lambda r, now: list(self.router.unsubscribe(Party(r.identity), r.filter)),
+            Unsubscribe: self._unsubscribe,
             SubscribePattern: self._subscribe_pattern,
             UnsubscribePattern: self._unsubscribe_pattern,
             Advertise: lambda r, now: list(self.router.advertise(Party(r.identity), r.advertisement)),
-            Unadvertise: lambda r, now: list(self.router.unadvertise(Party(r.identity), r.advertisement)),
+            Unadvertise: self._unadvertise,
             DefineType: self._define_type,
             Interest: lambda r, now: [],
         }
@@ -171,6 +171,14 @@ class Node:
     def _subscribe(self, request: Subscribe, now: float) -> list[Effect]:
         self._check_filter(request.filter)
         return list(self.router.subscribe(Party(request.identity), request.filter))
+
+    def _unsubscribe(self, request: Unsubscribe, now: float) -> list[Effect]:
+        _check_nothing_uncovered(request)
+        return list(self.router.unsubscribe(Party(request.identity), request.filter))
+
+    def _unadvertise(self, request: Unadvertise, now: float) -> list[Effect]:
+        _check_nothing_uncovered(request)
+        return list(self.router.unadvertise(Party(request.identity), request.advertisement))
 
     def _check_filter(self, filter: Filter) -> None:  # noqa: A002
         if not filter.is_satisfiable:
@@ -266,3 +274,8 @@ def _made(router: type[Router], name: str, registry: TypeRegistry, options: Mapp
         if not options:
             raise
         raise RoutingError(f"{router.__name__} cannot be made with {', '.join(options)}: {error}") from None
+
+
+def _check_nothing_uncovered(request: Unsubscribe | Unadvertise) -> None:
+    if request.uncovered:
+        raise RequestError("only a broker says what it uncovers; subscribe or advertise it instead")

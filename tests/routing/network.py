@@ -204,12 +204,14 @@ class Network:
         return [(sender, receiver) for sender, receiver, message in self.sent if isinstance(message, kind)]
 
     def told(self, sender: str, receiver: str) -> list[str]:
-        """What one node told another of subscriptions since `sent` was cleared: `+ filter`, `- filter`."""
-        signs = {Subscribe: "+", Unsubscribe: "-"}
+        """What one node told another of subscriptions since `sent` was cleared.
+
+        `+ filter`, `- filter`, and `- filter + filter` where one message has both.
+        """
         return [
-            f"{signs[type(message)]} {message.filter}"
+            " ".join(_signed(message))
             for a, b, message in self.sent
-            if (a, b) == (sender, receiver) and type(message) in signs
+            if (a, b) == (sender, receiver) and isinstance(message, Subscribe | Unsubscribe)
         ]
 
     def table(self, name: str) -> dict[str, tuple[set[str], set[str]]]:
@@ -293,6 +295,12 @@ class Network:
             assert state["patterns"] == {}
             assert state.get("advertisements", {}) == {}
             assert not any(state.get("wanted", {}).values())
+
+
+def _signed(message: Subscribe | Unsubscribe) -> list[str]:
+    if isinstance(message, Subscribe):
+        return [f"+ {message.filter}"]
+    return [f"- {message.filter}", *(f"+ {item}" for item in message.uncovered)]
 
 
 def label(who) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.routing.network import RefusedError
+from tests.routing.network import FORWARDING, RefusedError
 
+from angelia import Advertisement, Filter
 from angelia.errors import RoutingError
-from angelia.messages import Advertise, FromPeer, PeerUp, Reach, Subscribe, Unsubscribe
+from angelia.messages import Advertise, FromPeer, PeerUp, Reach, Subscribe, Unadvertise, Unsubscribe
 from angelia.node import Node
+from angelia.routing import Peer, SubscriptionForwarding
 
 acyclic = pytest.mark.parametrize("routing", ["hierarchical", "peer", "advertisement"])
 
@@ -104,7 +106,67 @@ def test_many_specific_subscriptions_below_a_generic_one_cost_no_messages(networ
         net.subscribe("b1", f"party {n}", f"x = {n}")
     assert net.sent == []
     net.unsubscribe("b1", "ann", "x >= 0")
-    assert len(net.told("b1", "b2")) == len(net.told("b2", "b3")) == 21
+    (told,), (passed_on,) = net.told("b1", "b2"), net.told("b2", "b3")
+    assert told == passed_on
+    assert told.count("+") == 20
+
+
+def test_what_two_cancelled_subscriptions_covered_comes_with_the_second(network):
+    """The first does not bring it, for the second, which covers it still, would take it away."""
+    net = network("peer", ("b1", "b2"), ("b2", "b3"))
+    for party, text in (("ann", "x > 5"), ("ann", "y > 5"), ("bob", "x > 7 and y > 7")):
+        net.subscribe("b1", party, text)
+    net.sent.clear()
+    net.leave("b1", "ann")
+    assert net.told("b1", "b2") == net.told("b2", "b3") == ["- x > 5", "- y > 5 + x > 7 and y > 7"]
+    assert net.publish("b3", "pub", x=8, y=8) == ["bob"]
+
+
+@pytest.mark.parametrize("routing", FORWARDING)
+@pytest.mark.parametrize(
+    "uncovered",
+    [("x = 1",), ("x > 0", "x = 1"), ("x = 1", "x > 0"), ("x > 0",), ("y = 1",), ("x >= 0",), ()],
+    ids=str,
+)
+def test_whatever_a_neighbor_says_is_uncovered_its_subscriptions_are_those_that_it_named(
+    routing: str, uncovered: tuple[str, ...]
+):
+    """A sender of ours names none that covers another; a neighbour may be of another kind."""
+    node = Node("b1", routing)
+    filters = tuple(Filter.parse(text) for text in uncovered)
+    inputs = [Subscribe("b2", Filter.parse("x >= 0")), Unsubscribe("b2", Filter.parse("x >= 0"), filters)]
+    node.handle(PeerUp("b2"), 0.0)
+    for message in inputs:
+        node.handle(FromPeer("b2", message), 0.0)
+    state = node.state()["subscriptions"]
+    roots = {f for f in filters if not any(o != f and o.covers(f) for o in filters)}
+    assert {item: subscribers for item, (subscribers, _) in state.items()} == {
+        item: {Peer("b2")} for item in roots
+    }
+    assert isinstance(node.router, SubscriptionForwarding)
+    assert set(node.router.interests.table()) == roots
+
+
+def test_an_unadvertisement_brings_the_advertisements_that_it_uncovers(network):
+    net = network("advertisement", ("b1", "b2"), ("b2", "b3"))
+    net.advertise("b1", "wide", "exists x")
+    net.advertise("b1", "narrow", "x > 5")
+    net.subscribe("b3", "ann", "x > 7")
+    net.sent.clear()
+    net.unadvertise("b1", "wide", "exists x")
+    told = [message for _, _, message in net.sent]
+    assert [message.uncovered for message in told] == [(Advertisement.parse("x > 5"),)] * 2
+    assert net.publish("b1", "narrow", x=8) == ["ann"]
+
+
+def test_clients_cannot_say_what_their_cancellations_uncover(network):
+    net = network("advertisement", ("b1", "b2"))
+    for request in (
+        Unsubscribe("ann", Filter.parse("exists x"), (Filter.parse("x = 1"),)),
+        Unadvertise("ann", Advertisement.parse("exists x"), (Advertisement.parse("x = 1"),)),
+    ):
+        with pytest.raises(RefusedError, match="only a broker says what it uncovers"):
+            net.request("b1", request)
 
 
 def test_forwards_shrink_when_only_one_neighbor_is_left_as_subscriber(network):
@@ -167,7 +229,7 @@ def test_a_covered_advertisement_is_not_forwarded_but_takes_over_when_uncovered(
     net.advertise("b1", "q", "x > 5")
     assert net.messages(Advertise) == []
     net.unadvertise("b1", "p", "exists x")
-    assert net.messages(Advertise) == [("b1", "b2"), ("b2", "b3")]
+    assert net.messages(Unadvertise) == [("b1", "b2"), ("b2", "b3")]
     assert net.publish("b1", "q", x=7) == ["ann"]
 
 

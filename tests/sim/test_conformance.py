@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -12,6 +13,7 @@ from angelia.messages import Notify, Send
 from angelia.routing import ROUTERS, Routed
 from angelia.routing.base import Party, Peer
 from angelia.routing.flooding import EventFlooding
+from angelia.routing.forwarding import Change
 from angelia.routing.peer import SubscriptionForwarding
 from angelia.sim import conformance
 from angelia.sim.checker import reachable
@@ -49,7 +51,16 @@ class Forgetful(SubscriptionForwarding):
 
     def unsubscribe(self, party: Party, filter: Filter) -> list[Send]:
         sends = super().unsubscribe(party, filter)
-        return [send for send in sends if type(send.message).__name__ == "Unsubscribe"]
+        return [Send(s.peer, msgspec.structs.replace(s.message, uncovered=())) for s in sends]
+
+
+class TwoSteps(SubscriptionForwarding):
+    """Tells what an unsubscription uncovers after it, so that there is a moment between the two."""
+
+    def _tell(self, changes: list[Change[Filter]]) -> list[Send]:
+        apart = [change._replace(uncovered=()) for change in changes]
+        later = [Change(c.peer, item, True) for c in changes for item in c.uncovered]
+        return super()._tell([*apart, *later])
 
 
 class Repeating(EventFlooding):
@@ -95,6 +106,7 @@ class Raising(EventFlooding):
 
 WRONG = {
     Forgetful: "did not come to|disagree",
+    TwoSteps: "which no change concerned",
     Repeating: "twice",
     Generous: "no matching subscription",
     Clinging: "disagree|still has|did not come",

@@ -203,7 +203,6 @@ def test_uniform_networks_have_one_latency() -> None:
     assert {channel.latency for link in sim.links for channel in link.channels} == {0.25}
 
 
-@pytest.mark.xfail(strict=True, reason="an unsubscription and what it uncovers are messages of their own")
 def test_on_a_slow_link_nothing_is_lost_when_a_covering_subscription_goes() -> None:
     sim, got, _ = network("peer", ("a", "b"))
     subscribe(sim, "b", "x = 1")

@@ -195,6 +195,10 @@ class Poset(Generic[F]):
         proposed = (self._items[other] for other in self._index.may_be_covered_by(item))
         return frozenset(filter(self._covered(item), proposed))
 
+    def is_covered(self, item: F, by: F) -> bool:
+        """Whether one filter covers another, as this poset knows the types; both may be outside."""
+        return by.covers(item, self._registry)
+
     def __contains__(self, item: object) -> bool:
         return item in self._numbers
 

@@ -32,7 +32,7 @@ from angelia.messages import (
 )
 from angelia.pattern import Pattern
 from angelia.routing.base import Interface, Local, Party, Peer, Routed
-from angelia.routing.forwarding import Change, Forwarding
+from angelia.routing.forwarding import Change, Forwarding, Outcome
 from angelia.routing.monitors import Factor
 from angelia.routing.peer import SubscriptionForwarding, not_on_any_spanning_tree, once
 from angelia.types import TypeRegistry
@@ -51,7 +51,7 @@ class AdvertisementForwarding(SubscriptionForwarding):
         self.delegated: set[tuple[str, Pattern]] = set()  # what each neighbour was asked to recognise
         self._handlers |= {
             Advertise: lambda peer, message: self._advertise(peer, message.advertisement),
-            Unadvertise: lambda peer, message: self._unadvertise(peer, message.advertisement),
+            Unadvertise: lambda peer, m: self._unadvertise(peer, m.advertisement, m.uncovered),
             SubscribePattern: lambda peer, message: self.subscribe_pattern(peer, message.pattern),
             UnsubscribePattern: self._on_unsubscribe_pattern,
         }
@@ -83,19 +83,19 @@ class AdvertisementForwarding(SubscriptionForwarding):
 
     def drop(self, party: Local) -> list[Send]:
         """Cancel all subscriptions and advertisements of a local party."""
-        return [*super().drop(party), *self._advertisements_gone(*self.advertisements.remove_all(party))]
+        return [*super().drop(party), *self._readvertise(self.advertisements.remove_all(party))]
 
     def _advertise(self, who: Interface, advertisement: Advertisement) -> list[Send]:
-        added, dropped, changes = self.advertisements.add(who, advertisement)
-        return [*self._tell_advertisements(changes), *self._relevant([*added, *dropped])]
+        return self._readvertise(self.advertisements.add(who, advertisement))
 
-    def _unadvertise(self, who: Interface, advertisement: Advertisement) -> list[Send]:
-        return self._advertisements_gone(*self.advertisements.remove(who, advertisement))
-
-    def _advertisements_gone(
-        self, dropped: list[Advertisement], changes: list[Change[Advertisement]]
+    def _unadvertise(
+        self, who: Interface, advertisement: Advertisement, uncovered: Iterable[Advertisement] = ()
     ) -> list[Send]:
-        return [*self._tell_advertisements(changes), *self._relevant(dropped)]
+        return self._readvertise(self.advertisements.remove(who, advertisement, uncovered))
+
+    def _readvertise(self, outcome: Outcome[Advertisement]) -> list[Send]:
+        told = self._tell_advertisements(outcome.changes)
+        return [*told, *self._relevant([*outcome.added, *outcome.dropped])]
 
     def _relevant(self, advertisements: list[Advertisement]) -> list[Send]:
         """Forward anew the subscriptions that a change of advertisements concerns.
@@ -113,8 +113,8 @@ class AdvertisementForwarding(SubscriptionForwarding):
 
     def _tell_advertisements(self, changes: list[Change[Advertisement]]) -> list[Send]:
         return [
-            Send(peer, Advertise(self.name, item) if added else Unadvertise(self.name, item))
-            for peer, item, added in changes
+            Send(peer, Advertise(self.name, item) if added else Unadvertise(self.name, item, uncovered))
+            for peer, item, added, uncovered in changes
             if peer in self.peers
         ]
 
@@ -203,7 +203,7 @@ class AdvertisementForwarding(SubscriptionForwarding):
         """Disconnect a neighbour: it no longer advertises, subscribes, or recognises patterns."""
         sends = super().peer_down(peer)
         self.advertisements.forget(peer)
-        sends += self._advertisements_gone(*self.advertisements.remove_all(Peer(peer)))
+        sends += self._readvertise(self.advertisements.remove_all(Peer(peer)))
         sends += self._forget_patterns(Peer(peer), self.monitors.of(Peer(peer)))
         return [send for send in sends if send.peer != peer]
 

@@ -53,6 +53,8 @@ class EventFlooding(Router):
         self.check_peer(peer)
         if not isinstance(message, Notify):
             raise RoutingError(f"event flooding does not understand {type(message).__name__}")
+        if message.origin == self.name:  # it has gone round; perhaps this server was restarted meanwhile
+            return Routed(frozenset(), [])
         return self._flood(message, peer)
 
     def _flood(self, notification: Notify, sender: str | None) -> Routed:

@@ -16,17 +16,26 @@ from angelia.filter import Poset
 from angelia.filter.poset import Coverable
 from angelia.routing.interfaces import Interface
 
-__all__ = ["Change", "Forwarding"]
+__all__ = ["Change", "Forwarding", "Outcome"]
 
 F = TypeVar("F", bound=Coverable)
 
 
 class Change(NamedTuple, Generic[F]):
-    """What to tell a neighbour: of a filter, or that it is no longer asked for."""
+    """What to tell a neighbour: of a filter, or that it is no longer asked for, but others in its place."""
 
     peer: str
     filter: F
     added: bool
+    uncovered: tuple[F, ...] = ()
+
+
+class Outcome(NamedTuple, Generic[F]):
+    """What an interface has in addition and no longer, and what to tell the neighbours."""
+
+    added: list[F]
+    dropped: list[F]
+    changes: list[Change[F]]
 
 
 class Forwarding(Generic[F]):
@@ -75,36 +84,55 @@ class Forwarding(Generic[F]):
 
     # ------------------------------------------------ changes
 
-    def add(self, interface: Interface, item: F) -> tuple[list[F], list[F], list[Change[F]]]:
-        """An interface asks for a filter (5.2.3.3).
+    def add(self, interface: Interface, item: F) -> Outcome[F]:
+        """An interface asks for a filter; what it covers of the interface's others goes (5.2.3.3)."""
+        return self._replace(interface, [], [item])
 
-        Returns the filters that it now has in addition, those that it has no longer, since the new
-        one covers them, and what to tell the neighbours.
+    def remove(self, interface: Interface, item: F, uncovered: Iterable[F] = ()) -> Outcome[F]:
+        """An interface cancels all its filters that are covered by one (3.7, 5.2.3.4).
+
+        It may ask for others in their place: then these stand before the neighbours are told anything.
         """
-        if interface in self._subscribers.get(item, ()) or any(
-            interface in self._subscribers[other] for other in self.poset.covering(item)
-        ):
-            return [], [], []
-        before = self._snapshot(())
-        standing = self.poset.insert(item).filter
-        self._subscribers.setdefault(standing, set()).add(interface)
-        covered = [o for o in self.poset.covered_by(standing) if interface in self._subscribers[o]]
-        marked = {standing, *self._drop(interface, covered, before)}
-        return [standing], covered, self._settle(marked | set(covered), before)
-
-    def remove(self, interface: Interface, item: F) -> tuple[list[F], list[Change[F]]]:
-        """An interface cancels all its filters that are covered by one (3.7, 5.2.3.4)."""
         covered = [other for other in (item, *self.poset.covered_by(item)) if other in self.poset]
-        return self._cancel(interface, [other for other in covered if interface in self._subscribers[other]])
+        mine = [other for other in covered if self._asked(interface, other)]
+        return self._replace(interface, mine, uncovered)
 
-    def remove_all(self, interface: Interface) -> tuple[list[F], list[Change[F]]]:
+    def remove_all(self, interface: Interface) -> Outcome[F]:
         """An interface is gone."""
-        return self._cancel(interface, self.of(interface))
+        return self._replace(interface, self.of(interface), [])
 
-    def _cancel(self, interface: Interface, items: list[F]) -> tuple[list[F], list[Change[F]]]:
-        before = self._snapshot(items)
-        marked = self._drop(interface, items, before)
-        return items, self._settle(marked | set(items), before)
+    def _replace(self, interface: Interface, gone: list[F], new: Iterable[F]) -> Outcome[F]:
+        before = self._snapshot(gone)
+        marked = {*gone, *self._drop(interface, gone, before)}
+        came, went = dict[F, None](), dict.fromkeys(gone)
+        for item in new:
+            if self._has(interface, item):
+                continue
+            standing = self.poset.insert(item).filter
+            self._subscribers.setdefault(standing, set()).add(interface)
+            covered = [o for o in self.poset.covered_by(standing) if self._asked(interface, o)]
+            marked |= {standing, *covered, *self._drop(interface, covered, before)}
+            came[standing] = None
+            went |= dict.fromkeys(covered)
+        # What went and came back has not changed, nor what came and went again.
+        return Outcome(
+            [item for item in came if item not in gone and self._asked(interface, item)],
+            [
+                item
+                for item in went
+                if (item in gone or item not in came) and not self._asked(interface, item)
+            ],
+            self._settle(marked, before),
+        )
+
+    def _asked(self, interface: Interface, item: F) -> bool:
+        return interface in self._subscribers.get(item, ())
+
+    def _has(self, interface: Interface, item: F) -> bool:
+        """Whether an interface asked for a filter, or for one that covers it."""
+        return self._asked(interface, item) or any(
+            self._asked(interface, other) for other in self.poset.covering(item)
+        )
 
     def refresh(self, items: Iterable[F] | None = None) -> list[Change[F]]:
         """The neighbours of filters (all, if not told) have changed."""
@@ -184,25 +212,38 @@ class Forwarding(Generic[F]):
         return self._changes(before)
 
     def _changes(self, before: dict[F, frozenset[str]]) -> list[Change[F]]:
-        """What the neighbours must be told: first what goes, then what comes (it may be covered by it).
+        """What the neighbours must be told.
 
         In the order of the text of filters, so that the same inputs have the same effects in every process.
         """
-        gone: list[Change[F]] = []
-        new: list[Change[F]] = []
+        gone: dict[str, list[F]] = {}
+        new: dict[str, list[F]] = {}
         changed = [item for item, old in before.items() if old != self.forwards(item)]
         for item in sorted(changed, key=str):
             old, now = before[item], self.forwards(item)
-            new += [Change(peer, item, True) for peer in sorted(now - old)]
+            for peer in now - old:
+                new.setdefault(peer, []).append(item)
             # A neighbour that was told of a covering filter has dropped this one by itself.
-            covered = self._known_above(item)
-            gone += [Change(peer, item, False) for peer in sorted(old - now - covered)]
-        return gone + new
+            for peer in old - now - self._known_above(item):
+                gone.setdefault(peer, []).append(item)
+        peers = sorted({*gone, *new})
+        return [c for peer in peers for c in self._for(peer, gone.get(peer, []), new.get(peer, []))]
+
+    def _for(self, peer: str, gone: list[F], new: list[F]) -> list[Change[F]]:
+        """First what goes, with the filters that it has covered and that come instead; then what else comes.
+
+        If several that go have covered one that comes, it comes with the last of them: until then another
+        stands for it, and those that go later do not take it with them.
+        """
+        carried: dict[F, list[F]] = {item: [] for item in gone}
+        others: list[F] = []
+        for item in new:
+            covering = [other for other in gone if self.poset.is_covered(item, other)]
+            (carried[covering[-1]] if covering else others).append(item)
+        return [
+            *(Change(peer, item, False, tuple(uncovered)) for item, uncovered in carried.items()),
+            *(Change(peer, item, True) for item in others),
+        ]
 
     def _known_above(self, item: F) -> frozenset[str]:
         return frozenset[str]().union(*(self._forwards.get(upper, ()) for upper in self.poset.covering(item)))
-
-
-def _order(change: Change[F]) -> tuple[str, str]:
-    """The same in every process: sets of filters have an order that changes with the hashes of strings."""
-    return change.peer, str(change.filter)

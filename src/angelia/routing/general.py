@@ -28,7 +28,7 @@ from angelia.errors import RoutingError
 from angelia.filter import Filter, subscription_poset
 from angelia.messages import LinkState, Message, Notify, Send, SubscriptionChange, Subscriptions, Versions
 from angelia.routing.base import Interests, Local, Peer, Routed, Router, Seen
-from angelia.routing.forwarding import Forwarding
+from angelia.routing.forwarding import Forwarding, Outcome
 from angelia.types import TypeRegistry
 
 __all__ = ["GeneralPeer"]
@@ -78,22 +78,21 @@ class GeneralPeer(Router):
 
     def subscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002 - what it is
         """A local party subscribes."""
-        added, dropped, _ = self.local.add(party, filter)
-        for item in added:
-            self.interests.add(party, item)
-        return self._dropped(party, dropped)
+        return self._changed(party, self.local.add(party, filter))
 
     def unsubscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002
         """A local party cancels all its subscriptions that the filter covers."""
-        return self._dropped(party, self.local.remove(party, filter)[0])
+        return self._changed(party, self.local.remove(party, filter))
 
     def drop(self, party: Local) -> list[Send]:
         """Cancel all subscriptions of a local party."""
-        return self._dropped(party, self.local.remove_all(party)[0])
+        return self._changed(party, self.local.remove_all(party))
 
-    def _dropped(self, party: Local, items: Iterable[Filter]) -> list[Send]:
-        for item in items:
+    def _changed(self, party: Local, outcome: Outcome[Filter]) -> list[Send]:
+        for item in outcome.dropped:
             self.interests.remove(party, item)
+        for item in outcome.added:
+            self.interests.add(party, item)
         return self._export()
 
     def exported(self) -> frozenset[Filter]:
@@ -282,7 +281,8 @@ class GeneralPeer(Router):
         """Process a message of a neighbour."""
         self.check_peer(peer)
         if isinstance(message, Notify):
-            return self._route(message)
+            # What comes back to where it was published has gone round, perhaps over a restart.
+            return self._route(message) if message.origin != self.name else Routed(frozenset(), [])
         handler = self._handlers.get(type(message))
         if handler is None:
             raise RoutingError(f"{type(self).__name__} does not understand {type(message).__name__}")

@@ -19,7 +19,7 @@ from angelia.errors import RoutingError
 from angelia.filter import Filter, subscription_poset
 from angelia.messages import Message, Notify, Reach, Send, Subscribe, Unsubscribe
 from angelia.routing.base import Interests, Interface, Local, Peer, Routed, Router
-from angelia.routing.forwarding import Change, Forwarding
+from angelia.routing.forwarding import Change, Forwarding, Outcome
 from angelia.types import TypeRegistry
 
 __all__ = ["SubscriptionForwarding", "not_on_any_spanning_tree", "once"]
@@ -37,7 +37,7 @@ class SubscriptionForwarding(Router):
         self.reach: dict[str, set[str]] = {}  # the servers beyond each neighbour
         self._handlers: dict[type, Callable[[Peer, Any], list[Send]]] = {
             Subscribe: lambda peer, message: self._subscribe(peer, message.filter),
-            Unsubscribe: lambda peer, message: self._unsubscribe(peer, message.filter),
+            Unsubscribe: lambda peer, message: self._unsubscribe(peer, message.filter, message.uncovered),
             Reach: self._on_reach,
         }
 
@@ -57,26 +57,25 @@ class SubscriptionForwarding(Router):
 
     def drop(self, party: Local) -> list[Send]:
         """Cancel all subscriptions of a local party."""
-        return self._dropped(party, *self.subscriptions.remove_all(party))
+        return self._changed(party, self.subscriptions.remove_all(party))
 
     def _subscribe(self, who: Interface, filter: Filter) -> list[Send]:  # noqa: A002
-        added, dropped, changes = self.subscriptions.add(who, filter)
-        for item in added:
-            self.interests.add(who, item)
-        return self._dropped(who, dropped, changes)
+        return self._changed(who, self.subscriptions.add(who, filter))
 
-    def _unsubscribe(self, who: Interface, filter: Filter) -> list[Send]:  # noqa: A002
-        return self._dropped(who, *self.subscriptions.remove(who, filter))
+    def _unsubscribe(self, who: Interface, filter: Filter, uncovered: Iterable[Filter] = ()) -> list[Send]:  # noqa: A002
+        return self._changed(who, self.subscriptions.remove(who, filter, uncovered))
 
-    def _dropped(self, who: Interface, items: list[Filter], changes: list[Change[Filter]]) -> list[Send]:
-        for item in items:
+    def _changed(self, who: Interface, outcome: Outcome[Filter]) -> list[Send]:
+        for item in outcome.dropped:
             self.interests.remove(who, item)
-        return self._tell(changes)
+        for item in outcome.added:
+            self.interests.add(who, item)
+        return self._tell(outcome.changes)
 
     def _tell(self, changes: list[Change[Filter]]) -> list[Send]:
         return [
-            Send(peer, Subscribe(self.name, item) if added else Unsubscribe(self.name, item))
-            for peer, item, added in changes
+            Send(peer, Subscribe(self.name, item) if added else Unsubscribe(self.name, item, uncovered))
+            for peer, item, added, uncovered in changes
             if peer in self.peers
         ]
 
@@ -108,7 +107,7 @@ class SubscriptionForwarding(Router):
         super().peer_down(peer)
         gone = frozenset(self.reach.pop(peer))
         self.subscriptions.forget(peer)
-        dropped = self._dropped(Peer(peer), *self.subscriptions.remove_all(Peer(peer)))
+        dropped = self._changed(Peer(peer), self.subscriptions.remove_all(Peer(peer)))
         return [*dropped, *(self._tell_reach(other, gone=gone) for other in self.peers)]
 
     def _on_reach(self, peer: Peer, message: Reach) -> list[Send]:

@@ -6,14 +6,17 @@
 - Always: nothing comes twice to a party, and nothing that does not match what the party has asked
   for at that moment.
 - While the routing changes: no loss for the subscriptions that the change does not concern. Those are
-  the ones that stood before the change and stand after it, for events that can travel on links that
-  were up all the time. The general routers compute their trees anew with every change of a link: to
-  them, such a change concerns everybody. A change of a link or of the types concerns all typed events.
+  the ones that stood before the change and stand after it, for events whose way lies on links that were
+  up all the time. Where there are several ways, event flooding uses them all, and the general routers
+  the first of the shortest: a link that comes up concerns them if it makes another way that one. For an
+  event with a type, the brokers on the way must have learned of no type meanwhile.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from angelia.event import Event
@@ -24,8 +27,8 @@ from angelia.types import TypeRegistry
 
 __all__ = ["Checker", "Violation"]
 
-# The routers for which a change of any link concerns everybody.
-_GLOBAL = frozenset({"general", "subscription_flooding"})
+# The routers that send an event by the first of the shortest ways, and not by another.
+_BY_SHORTEST_WAYS = frozenset({"general", "subscription_flooding"})
 
 
 class Violation(Exception):  # noqa: N818 - of what was promised, not an error of the caller
@@ -63,23 +66,28 @@ class Checker:
             for client in self.sim.clients.values()
             for who, items in client.advertisements.items()
         }
-        self._touched: set[frozenset[str]] = {
-            frozenset((link.a, link.b)) for link in self.sim.links if not link.is_up
-        }
-        self._links_changed = False
-        self._types_changed = False
+        self._up = {frozenset((link.a, link.b)) for link in self.sim.links if link.is_up}
+        self._touched: set[frozenset[str]] = set()
+        self._types = {name: self._types_of(name) for name in self.sim.brokers}
+
+    def _types_of(self, broker: str) -> frozenset[tuple[str, int]]:
+        """The event types that a broker knows, with their versions."""
+        there = self.sim.brokers.get(broker)
+        registry = there.node.registry if there is not None and there.node is not None else TypeRegistry()
+        return frozenset((name, registry.get(name).version) for name in registry)
 
     def link_changes(self, *ends: tuple[str, str]) -> None:
         """Links go down, come up, or are new."""
-        self._links_changed = True
         self._touched.update(frozenset(pair) for pair in ends)
 
-    def types_change(self) -> None:
-        """An event type is defined."""
-        self._types_changed = True
-
     def concerns(self, client: Client) -> None:
-        """What a client has asked for is lost, or asked for anew."""
+        """What a client has asked for is lost, or asked for anew.
+
+        If its broker was restarted, that does not know what it had delivered before, and an event that is
+        on its way by a detour may come again.
+        """
+        for got in self._got.values():
+            got.difference_update(client.subscriptions)
         for identity in (*client.subscriptions, *client.advertisements):
             self._stood.pop(identity, None)
             self._advertised.pop(identity, None)
@@ -156,36 +164,57 @@ class Checker:
 
     def _unconcerned(self, published: Published) -> Iterator[str]:
         sim, event = self.sim, published.event
-        if self._links_changed and (event.type is not None or sim.routing in _GLOBAL):
-            return
-        if self._types_changed and event.type is not None:
-            return
         if sim.routing == "advertisement" and not published.was_advertised:
             return
-        links = (frozenset((link.a, link.b)) for link in sim.links)
-        near = reachable(published.client.broker, (link for link in links if link not in self._touched))
+        ways = self._ways(published.client.broker)
+        learned = {name for name in ways if self._types.get(name) != self._types_of(name)}
         for client in sim.clients.values():
-            node = sim.brokers[client.broker].node if client.broker in near else None
-            for identity in client.subscriptions if node is not None else ():
-                assert node is not None
-                before = self._stood.get(identity, ())
-                kept = [item for item in client.subscriptions[identity] if item in before]
+            node = sim.brokers[client.broker].node
+            way = ways.get(client.broker)
+            if node is None or way is None or (event.type is not None and learned.intersection(way)):
+                continue
+            for identity, filters in client.subscriptions.items():
+                kept = [item for item in filters if item in self._stood.get(identity, ())]
                 if any(item.matches(event, node.registry) for item in kept):
                     yield identity
+
+    def _ways(self, start: str) -> dict[str, tuple[str, ...]]:
+        """The brokers that events reach on links that were up all the time, and the brokers on the way."""
+        steady = self._up - self._touched
+        if self.sim.routing not in _BY_SHORTEST_WAYS:
+            return shortest_ways(start, steady)
+        every = shortest_ways(start, self._up | self._touched)
+        return {
+            name: way
+            for name, way in every.items()
+            if all(frozenset(link) in steady for link in pairwise(way))
+        }
+
+
+def shortest_ways(start: str, links: Iterable[frozenset[str]]) -> dict[str, tuple[str, ...]]:
+    """The shortest ways to all brokers that links connect with one; of several, the first by their names."""
+    neighbors = _neighbors(links)
+    ways: dict[str, tuple[str, ...]] = {start: (start,)}
+    queue = deque([start])
+    while queue:
+        at = queue.popleft()
+        for name in sorted(neighbors.get(at, set()) - ways.keys()):
+            ways[name] = (*ways[at], name)
+            queue.append(name)
+    return ways
 
 
 def reachable(start: str, links: Iterable[frozenset[str]]) -> set[str]:
     """The brokers that links connect with one."""
+    return set(shortest_ways(start, links))
+
+
+def _neighbors(links: Iterable[frozenset[str]]) -> dict[str, set[str]]:
     neighbors: dict[str, set[str]] = {}
     for link in links:
         for end in link:
-            neighbors.setdefault(end, set()).update(link)
-    found, work = {start}, [start]
-    while work:
-        new = neighbors.get(work.pop(), set()) - found
-        found |= new
-        work += sorted(new)
-    return found
+            neighbors.setdefault(end, set()).update(link - {end})
+    return neighbors
 
 
 def _difference(published: Published, wanted: set[str], got: set[str]) -> str:

@@ -545,7 +545,7 @@ def _detail(what: Request | Message) -> str:
     """What a request or message is about, in short."""
     for name in ("filter", "advertisement"):
         if (item := getattr(what, name, None)) is not None:
-            return str(item)
+            return "; instead: ".join(map(str, (item, *getattr(what, "uncovered", ()))))
     if (event := getattr(what, "event", None)) is not None:
         return event.id or ""
     if (event_type := getattr(what, "event_type", None)) is not None:

@@ -133,8 +133,13 @@ def message_size(message: Message) -> int:
         case Versions():
             return _HEADER + 16 * len(message.subscriptions)
         case _:
-            texts = (getattr(message, name) for name in message.__struct_fields__)
-            return _HEADER + sum(16 * len(t) if isinstance(t, frozenset) else len(str(t)) for t in texts)
+            return _HEADER + sum(_size(getattr(message, name)) for name in message.__struct_fields__)
+
+
+def _size(value: object) -> int:
+    if isinstance(value, frozenset):  # of names
+        return 16 * len(value)
+    return sum(map(_size, value)) if isinstance(value, tuple) else len(str(value))
 
 
 def distances(physical: Physical, pairs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], Distance]:

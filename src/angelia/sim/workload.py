@@ -29,6 +29,7 @@ from angelia.sim.vocabulary import TYPES, random_advertisement, random_event, ra
 
 __all__ = ["Workload"]
 
+_WIDE = tuple(Filter.parse(text) for text in ("true", "exists x", "x >= 0", 's >= ""'))
 _WINDOW = 0.4  # seconds in which the changes of a step are made; links take 1 to 50 ms
 
 
@@ -48,6 +49,7 @@ class Workload:
         self.changes: dict[str, tuple[int, Callable[[], None]]] = {
             "subscribe": (8, self._subscribe),
             "unsubscribe": (6, self._unsubscribe),
+            "wide": (4, self._subscribe_widely),
             "advertise": (4 * self.advertises, self._advertise),
             "unadvertise": (2 * self.advertises, self._unadvertise),
             "client": (1, self._new_client),
@@ -62,9 +64,8 @@ class Workload:
             "crash": (1, self._crash),
             "restart": (2, self._restart),
             "delay": (1, self._delay),
-            # On a slow link, the acyclic routers lose events between the cancelling of a subscription
-            # and the forwarding of those that it covered, which are messages of their own.
-            "slow": (self.is_cyclic, self._slow),
+            "slow": (1, self._slow),
+            "all slow": (1, self._all_slow),
             "duplicate": (self.is_cyclic, self._duplicate),
             "reorder": (self.is_cyclic, self._reorder),
         }
@@ -99,8 +100,8 @@ class Workload:
         names, weights = zip(*((name, weight) for name, (weight, _) in self.changes.items()), strict=True)
         for name in self.rng.choices(names, weights, k=self.rng.choice((1, 2, 4, 8))):
             self._soon(self.changes[name][1])
-        for _ in range(self.rng.randrange(5)):
-            self._soon(self._publish)
+        for _ in range(self.rng.choice((0, 2, 4, 12))):
+            self._soon(self._publish, after=self.rng.choice((0.0, _WINDOW)))
         self.sim.run()
         self.checker.end_of_change()
 
@@ -163,10 +164,20 @@ class Workload:
             party = self._party(client)
             mine = client.subscriptions.get(party)
             cancel = self.rng.choice(mine) if mine and self.rng.random() < 0.7 else random_filter(self.rng)
-            node = self.sim.brokers[client.broker].node
-            assert node is not None
-            self.checker.cancels(party, cancel, node.registry)
+            self._cancel(client, party, cancel)
+
+    def _cancel(self, client: Client, party: str, cancel: Filter) -> None:
+        broker = self.sim.brokers.get(client.broker)
+        if broker is not None and broker.node is not None:
+            self.checker.cancels(party, cancel, broker.node.registry)
             self._submit(client, Unsubscribe(party, cancel))
+
+    def _subscribe_widely(self) -> None:
+        """What covers much comes, and goes soon: others are covered for a while, and then uncovered."""
+        if client := self._client():
+            party, wide = f"{client.name}w", self.rng.choice(_WIDE)
+            self._submit(client, Subscribe(party, wide))
+            self._soon(partial(self._cancel, client, party, wide))
 
     def _advertise(self) -> None:
         if client := self._client():
@@ -208,7 +219,6 @@ class Workload:
         if client is None or node is None or not self._types:
             return
         if self._types[0].parent is None or self._types[0].parent in node.registry:
-            self.checker.types_change()
             self._submit(client, DefineType(self._party(client), self._types.pop(0)))
 
     # ------------------------------------------------ the network
@@ -296,6 +306,12 @@ class Workload:
     def _slow(self) -> None:
         if link := self._link(is_cut=False):
             Slow(link.a, link.b, self.rng.choice((0, 1000, 10_000))).apply(self.sim)
+
+    def _all_slow(self) -> None:
+        """No link passes more than a few messages a second, so that what happens at once arrives apart."""
+        bandwidth = self.rng.choice((0, 500, 1000))
+        for link in self.sim.links:
+            Slow(link.a, link.b, bandwidth).apply(self.sim)
 
     def _duplicate(self) -> None:
         if link := self._link(is_cut=False):

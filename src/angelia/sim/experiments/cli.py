@@ -32,14 +32,19 @@ def siena(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     seed: Annotated[int, typer.Option(help="Of the network, of all places and times.")] = 1,
 ) -> None:
-    """The simulation study of SIENA 6.2: Figures 19-25 as SVG and PNG, the data as Parquet and CSV."""
+    """The simulation study of SIENA 6.2: Figures 19-25 as SVG and PNG, the data as Parquet and CSV.
+
+    About 70 minutes of processor time. What was interrupted goes on where it was when the command is given
+    again, and so does a study that is to have more runs: what is noted in `runs.jsonl` is not repeated.
+    """
+    out.mkdir(parents=True, exist_ok=True)
     plan = QUICK if quick else FULL
     plan = plan if runs is None else replace(plan, runs=runs)
     console = Console()
     columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("runs", total=sum(1 for _ in tasks(plan, seed)))
-        study = run_study(plan, seed, jobs, lambda: progress.advance(bar))
+        study = run_study(plan, seed, jobs, lambda: progress.advance(bar), out / "runs.jsonl")
     study.save(out / "data")
     figures = draw(study, out / "figures")
     typer.echo(

@@ -7,10 +7,14 @@
 | `lonely`  | publications, with no party and with one              | Figure 24                |
 | `growth`  | sites, with one object and one party                  | O(N) against O(log N)    |
 | `timing`  | times alone, everybody standing where they stand      | `aa`'s variance          |
+
+What a run has come to is noted in a file as soon as it ends, so that a study that was interrupted, or is
+to have more runs, goes on where it was.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -163,22 +167,62 @@ def _timing(plan: Plan, seed: int) -> Iterator[Task]:
 # ---------------------------------------------------------------- running it
 
 
-def run_study(plan: Plan, seed: int, jobs: int, done: Callable[[], None] = lambda: None) -> Study:
-    """Run a plan with some processes; `done` is called after each run."""
-    work = sorted(tasks(plan, seed), key=_effort, reverse=True)  # long ones first: all end together
-    found: list[tuple[Task, Row, list[float]]] = []
+class Result(NamedTuple):
+    """What a run has come to."""
+
+    task: Task
+    row: Row
+    sites: list[float]  # what each has borne
+
+
+def run_study(
+    plan: Plan,
+    seed: int,
+    jobs: int,
+    done: Callable[[], None] = lambda: None,
+    notes: Path | None = None,
+) -> Study:
+    """Run a plan with some processes; `done` is called after each run.
+
+    With a file for `notes`, runs that are noted there are not repeated, and the others are added.
+    """
+    every = list(tasks(plan, seed))
+    noted = _noted(notes)
+    found = [Result(task, *noted[repr(task)]) for task in every if repr(task) in noted]
+    for _ in found:
+        done()
+    work = [task for task in every if repr(task) not in noted]
+    work.sort(key=_effort, reverse=True)  # long ones first: all end together
     for result in _results(work, jobs):
         found.append(result)
+        _note(notes, result)
         done()
-    found.sort(key=lambda item: repr(item[0]))
-    return Study([row for _, row, _ in found], _sites(found))
+    found.sort(key=lambda result: repr(result.task))
+    return Study([result.row for result in found], _sites(found))
+
+
+def _noted(notes: Path | None) -> dict[str, tuple[Row, list[float]]]:
+    """What is in a file of notes; a line that was not finished is left out."""
+    if notes is None or not notes.exists():
+        return {}
+    lines = notes.read_text("utf-8").splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]
+    if len(whole) < len(lines):
+        notes.write_text("".join(whole), "utf-8")
+    return {task: (row, sites) for task, row, sites in map(json.loads, whole)}
+
+
+def _note(notes: Path | None, result: Result) -> None:
+    if notes is not None:
+        with notes.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([repr(result.task), result.row, result.sites]) + "\n")
 
 
 def _effort(task: Task) -> float:
     return task.scenario.objects * task.scenario.m * task.scenario.n + 30 * task.scenario.parties
 
 
-def _results(work: list[Task], jobs: int) -> Iterator[tuple[Task, Row, list[float]]]:
+def _results(work: list[Task], jobs: int) -> Iterator[Result]:
     if jobs == 1:
         yield from map(_run, work)
         return
@@ -191,10 +235,10 @@ def _network(topology: int, stub_nodes: int) -> Sites:
     return Sites.of(transit_stub(topology, stub_nodes=stub_nodes))
 
 
-def _run(task: Task) -> tuple[Task, Row, list[float]]:
+def _run(task: Task) -> Result:
     sites = _network(task.topology, task.stub_nodes)
     outcome = simulate(task.architecture, task.scenario, sites, task.places, task.times)
-    return task, _row(task, outcome, len(sites.distances.cost)), outcome.account.sites
+    return Result(task, _row(task, outcome, len(sites.distances.cost)), outcome.account.sites)
 
 
 def _row(task: Task, outcome: Outcome, sites: int) -> Row:
@@ -212,7 +256,7 @@ def _row(task: Task, outcome: Outcome, sites: int) -> Row:
     return row
 
 
-def _sites(found: list[tuple[Task, Row, list[float]]]) -> list[Row]:
+def _sites(found: list[Result]) -> list[Row]:
     """What each site bears in each scenario of the sweep, on average over the runs (6.2.2.4)."""
     groups: dict[tuple[str, int, int], list[list[float]]] = {}
     for task, _, costs in found:
