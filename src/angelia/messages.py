@@ -91,12 +91,14 @@ class Unsubscribe(_Struct, frozen=True):
     """Cancel all subscriptions of the party that the filter covers (SIENA 3.7).
 
     `uncovered`: between brokers, the subscriptions that stand from now on in its place. They are in the
-    same message, so that there is no moment at which neither stands.
+    same message, so that there is no moment at which neither stands. If they are too many for one, all
+    messages but the last say that there is `more`, and are only kept until then.
     """
 
     identity: str
     filter: Filter
     uncovered: tuple[Filter, ...] = ()
+    more: bool = False
 
 
 class SubscribePattern(_Struct, frozen=True):
@@ -123,12 +125,13 @@ class Advertise(_Struct, frozen=True):
 class Unadvertise(_Struct, frozen=True):
     """Cancel all advertisements of the object that this one covers.
 
-    `uncovered`: between brokers, the advertisements that stand from now on in its place.
+    `uncovered` and `more`: between brokers, as in `Unsubscribe`.
     """
 
     identity: str
     advertisement: Advertisement
     uncovered: tuple[Advertisement, ...] = ()
+    more: bool = False
 
 
 class DefineType(_Struct, frozen=True):

@@ -277,5 +277,5 @@ def _made(router: type[Router], name: str, registry: TypeRegistry, options: Mapp
 
 
 def _check_nothing_uncovered(request: Unsubscribe | Unadvertise) -> None:
-    if request.uncovered:
+    if request.uncovered or request.more:
         raise RequestError("only a broker says what it uncovers; subscribe or advertise it instead")

@@ -7,9 +7,9 @@ from tests.routing.network import FORWARDING, RefusedError
 
 from angelia import Advertisement, Filter
 from angelia.errors import RoutingError
-from angelia.messages import Advertise, FromPeer, PeerUp, Reach, Subscribe, Unadvertise, Unsubscribe
+from angelia.messages import Advertise, FromPeer, PeerDown, PeerUp, Reach, Subscribe, Unadvertise, Unsubscribe
 from angelia.node import Node
-from angelia.routing import Peer, SubscriptionForwarding
+from angelia.routing import Peer, SubscriptionForwarding, forwarding
 
 acyclic = pytest.mark.parametrize("routing", ["hierarchical", "peer", "advertisement"])
 
@@ -157,6 +157,36 @@ def test_an_unadvertisement_brings_the_advertisements_that_it_uncovers(network):
     told = [message for _, _, message in net.sent]
     assert [message.uncovered for message in told] == [(Advertisement.parse("x > 5"),)] * 2
     assert net.publish("b1", "narrow", x=8) == ["ann"]
+
+
+def test_what_is_uncovered_comes_in_pieces_where_it_is_too_much_for_a_message(network, monkeypatch):
+    monkeypatch.setattr(forwarding, "_PIECE", 20)
+    net = network("advertisement", ("b1", "b2"), ("b2", "b3"))
+    net.advertise("b1", "wide", "exists x")
+    net.subscribe("b3", "wide", "x >= 0")
+    for n in range(10):
+        net.advertise("b1", f"pub {n}", f"x = {n}")
+        net.subscribe("b3", f"party {n}", f"x = {n}")
+    net.sent.clear()
+    net.unsubscribe("b3", "wide", "x >= 0")
+    assert len(net.told("b3", "b2")) == len(net.told("b2", "b1")) == 3
+    net.unadvertise("b1", "wide", "exists x")
+    assert net.messages(Unadvertise) == [("b1", "b2")] * 3 + [("b2", "b3")] * 3
+    assert net.publish("b1", "pub 7", x=7) == ["party 7"]
+
+
+def test_pieces_of_a_neighbor_that_is_gone_are_forgotten(network):
+    node = Node("b1", "peer")
+    wide, narrow = Filter.parse("x >= 0"), Filter.parse("x = 1")
+    for given in (
+        PeerUp("b2"),
+        FromPeer("b2", Unsubscribe("b2", wide, (narrow,), more=True)),
+        PeerDown("b2"),
+        PeerUp("b2"),
+        FromPeer("b2", Unsubscribe("b2", wide)),
+    ):
+        node.handle(given, 0.0)
+    assert node.state()["subscriptions"] == {}
 
 
 def test_clients_cannot_say_what_their_cancellations_uncover(network):

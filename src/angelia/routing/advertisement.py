@@ -32,7 +32,7 @@ from angelia.messages import (
 )
 from angelia.pattern import Pattern
 from angelia.routing.base import Interface, Local, Party, Peer, Routed
-from angelia.routing.forwarding import Change, Forwarding, Outcome
+from angelia.routing.forwarding import Change, Collector, Forwarding, Outcome, pieces
 from angelia.routing.monitors import Factor
 from angelia.routing.peer import SubscriptionForwarding, not_on_any_spanning_tree, once
 from angelia.types import TypeRegistry
@@ -48,10 +48,11 @@ class AdvertisementForwarding(SubscriptionForwarding):
         self.advertisements: Forwarding[Advertisement] = Forwarding(
             lambda: advertisement_poset(registry), lambda _: self.peers, not_on_any_spanning_tree
         )
+        self._uncovered_ads: Collector[Advertisement] = Collector()
         self.delegated: set[tuple[str, Pattern]] = set()  # what each neighbour was asked to recognise
         self._handlers |= {
             Advertise: lambda peer, message: self._advertise(peer, message.advertisement),
-            Unadvertise: lambda peer, m: self._unadvertise(peer, m.advertisement, m.uncovered),
+            Unadvertise: self._on_unadvertise,
             SubscribePattern: lambda peer, message: self.subscribe_pattern(peer, message.pattern),
             UnsubscribePattern: self._on_unsubscribe_pattern,
         }
@@ -93,6 +94,10 @@ class AdvertisementForwarding(SubscriptionForwarding):
     ) -> list[Send]:
         return self._readvertise(self.advertisements.remove(who, advertisement, uncovered))
 
+    def _on_unadvertise(self, peer: Peer, message: Unadvertise) -> list[Send]:
+        uncovered = self._uncovered_ads.add(peer.name, message.uncovered, message.more)
+        return [] if uncovered is None else self._unadvertise(peer, message.advertisement, uncovered)
+
     def _readvertise(self, outcome: Outcome[Advertisement]) -> list[Send]:
         told = self._tell_advertisements(outcome.changes)
         return [*told, *self._relevant([*outcome.added, *outcome.dropped])]
@@ -113,9 +118,10 @@ class AdvertisementForwarding(SubscriptionForwarding):
 
     def _tell_advertisements(self, changes: list[Change[Advertisement]]) -> list[Send]:
         return [
-            Send(peer, Advertise(self.name, item) if added else Unadvertise(self.name, item, uncovered))
+            Send(peer, Advertise(self.name, item) if added else Unadvertise(self.name, item, *piece))
             for peer, item, added, uncovered in changes
             if peer in self.peers
+            for piece in pieces(uncovered)
         ]
 
     def check_publication(self, party: Party, event: Event) -> None:
@@ -203,6 +209,7 @@ class AdvertisementForwarding(SubscriptionForwarding):
         """Disconnect a neighbour: it no longer advertises, subscribes, or recognises patterns."""
         sends = super().peer_down(peer)
         self.advertisements.forget(peer)
+        self._uncovered_ads.forget(peer)
         sends += self._readvertise(self.advertisements.remove_all(Peer(peer)))
         sends += self._forget_patterns(Peer(peer), self.monitors.of(Peer(peer)))
         return [send for send in sends if send.peer != peer]

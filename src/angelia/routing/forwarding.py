@@ -16,7 +16,9 @@ from angelia.filter import Poset
 from angelia.filter.poset import Coverable
 from angelia.routing.interfaces import Interface
 
-__all__ = ["Change", "Forwarding", "Outcome"]
+__all__ = ["Change", "Collector", "Forwarding", "Outcome", "pieces"]
+
+_PIECE = 1 << 18  # characters of filters in one message; the wire has a limit
 
 F = TypeVar("F", bound=Coverable)
 
@@ -247,3 +249,33 @@ class Forwarding(Generic[F]):
 
     def _known_above(self, item: F) -> frozenset[str]:
         return frozenset[str]().union(*(self._forwards.get(upper, ()) for upper in self.poset.covering(item)))
+
+
+def pieces(items: tuple[F, ...]) -> list[tuple[tuple[F, ...], bool]]:
+    """Filters for several messages, if they are too many for one; and whether there is more after each."""
+    found: list[list[F]] = [[]]
+    size = 0
+    for item in items:
+        length = len(str(item))
+        if size and size + length > _PIECE:
+            found.append([])
+            size = 0
+        found[-1].append(item)
+        size += length
+    return [(tuple(some), number < len(found)) for number, some in enumerate(found, 1)]
+
+
+class Collector(Generic[F]):
+    """Puts pieces together again."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[F]] = {}
+
+    def add(self, peer: str, items: tuple[F, ...], more: bool) -> list[F] | None:
+        """All that a neighbour has sent in pieces; None, if there is more to come."""
+        self._parts.setdefault(peer, []).extend(items)
+        return None if more else self._parts.pop(peer)
+
+    def forget(self, peer: str) -> None:
+        """A neighbour is gone."""
+        self._parts.pop(peer, None)

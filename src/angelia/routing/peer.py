@@ -19,7 +19,7 @@ from angelia.errors import RoutingError
 from angelia.filter import Filter, subscription_poset
 from angelia.messages import Message, Notify, Reach, Send, Subscribe, Unsubscribe
 from angelia.routing.base import Interests, Interface, Local, Peer, Routed, Router
-from angelia.routing.forwarding import Change, Forwarding, Outcome
+from angelia.routing.forwarding import Change, Collector, Forwarding, Outcome, pieces
 from angelia.types import TypeRegistry
 
 __all__ = ["SubscriptionForwarding", "not_on_any_spanning_tree", "once"]
@@ -33,11 +33,12 @@ class SubscriptionForwarding(Router):
         self.subscriptions: Forwarding[Filter] = Forwarding(
             lambda: subscription_poset(registry), self.neighbors_of, not_on_any_spanning_tree
         )
+        self._uncovered: Collector[Filter] = Collector()
         self.interests = Interests(registry)
         self.reach: dict[str, set[str]] = {}  # the servers beyond each neighbour
         self._handlers: dict[type, Callable[[Peer, Any], list[Send]]] = {
             Subscribe: lambda peer, message: self._subscribe(peer, message.filter),
-            Unsubscribe: lambda peer, message: self._unsubscribe(peer, message.filter, message.uncovered),
+            Unsubscribe: self._on_unsubscribe,
             Reach: self._on_reach,
         }
 
@@ -65,6 +66,10 @@ class SubscriptionForwarding(Router):
     def _unsubscribe(self, who: Interface, filter: Filter, uncovered: Iterable[Filter] = ()) -> list[Send]:  # noqa: A002
         return self._changed(who, self.subscriptions.remove(who, filter, uncovered))
 
+    def _on_unsubscribe(self, peer: Peer, message: Unsubscribe) -> list[Send]:
+        uncovered = self._uncovered.add(peer.name, message.uncovered, message.more)
+        return [] if uncovered is None else self._unsubscribe(peer, message.filter, uncovered)
+
     def _changed(self, who: Interface, outcome: Outcome[Filter]) -> list[Send]:
         for item in outcome.dropped:
             self.interests.remove(who, item)
@@ -74,9 +79,10 @@ class SubscriptionForwarding(Router):
 
     def _tell(self, changes: list[Change[Filter]]) -> list[Send]:
         return [
-            Send(peer, Subscribe(self.name, item) if added else Unsubscribe(self.name, item, uncovered))
+            Send(peer, Subscribe(self.name, item) if added else Unsubscribe(self.name, item, *piece))
             for peer, item, added, uncovered in changes
             if peer in self.peers
+            for piece in pieces(uncovered)
         ]
 
     # ------------------------------------------------ notifications
@@ -106,6 +112,7 @@ class SubscriptionForwarding(Router):
         """Disconnect a neighbour: it no longer subscribes, and nothing is forwarded to it."""
         super().peer_down(peer)
         gone = frozenset(self.reach.pop(peer))
+        self._uncovered.forget(peer)
         self.subscriptions.forget(peer)
         dropped = self._changed(Peer(peer), self.subscriptions.remove_all(Peer(peer)))
         return [*dropped, *(self._tell_reach(other, gone=gone) for other in self.peers)]
