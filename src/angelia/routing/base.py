@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from angelia.errors import RoutingError
@@ -22,7 +23,18 @@ from angelia.routing.interfaces import Interface, Local, Monitor, Party, Peer
 from angelia.routing.monitors import Factor, Monitors, Occurrence
 from angelia.types import TypeRegistry
 
-__all__ = ["Interests", "Interface", "Local", "Monitor", "Party", "Peer", "Routed", "Router", "Seen"]
+__all__ = [
+    "NOWHERE",
+    "Interests",
+    "Interface",
+    "Local",
+    "Monitor",
+    "Party",
+    "Peer",
+    "Routed",
+    "Router",
+    "Seen",
+]
 
 
 class Routed(NamedTuple):
@@ -32,6 +44,9 @@ class Routed(NamedTuple):
     sends: list[Send]
     sequences: tuple[Occurrence, ...] = ()
     event: Event | None = None  # of the notification, where that is not the message in hand
+
+
+NOWHERE = Routed(frozenset(), [])
 
 
 class Router(ABC):
@@ -237,9 +252,17 @@ class Interests:
         """Whether some filter may match some of the same events."""
         return any(item.overlaps(filter, self._registry) for item in self._filters)
 
-    def interested(self, event: Event) -> set[Interface]:
-        """The interfaces with some filter that matches."""
-        return set(self._matcher.match_links(event))
+    def interested(self, event: Event) -> list[Interface]:
+        """The interfaces with some filter that matches, each once."""
+        return self._matcher.match_links(event)
+
+    def interested_all(self, notifications: Sequence[Notify]) -> list[list[Interface]]:
+        """The interfaces that are interested in each of several notifications."""
+        if len(notifications) < 2:
+            return [self.interested(notification.event) for notification in notifications]
+        offsets, found = self._matcher.route_events([notification.event for notification in notifications])
+        links, ends = found.tolist() if hasattr(found, "tolist") else found, list(offsets)
+        return [links[start:end] for start, end in pairwise(ends)]
 
 
 class Seen:

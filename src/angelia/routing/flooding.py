@@ -12,7 +12,7 @@ from typing import Any
 from angelia.errors import RoutingError
 from angelia.filter import Filter
 from angelia.messages import Message, Notify, Send
-from angelia.routing.base import Interests, Local, Routed, Router, Seen
+from angelia.routing.base import NOWHERE, Interests, Local, Routed, Router, Seen
 from angelia.types import TypeRegistry
 
 __all__ = ["EventFlooding"]
@@ -46,22 +46,37 @@ class EventFlooding(Router):
 
     def publish(self, notification: Notify) -> Routed:
         """Send a notification everywhere."""
-        return self._flood(notification, None)
+        return self._flood([notification], None)[0]
+
+    def publish_all(self, notifications: list[Notify]) -> list[Routed]:
+        """Send several notifications everywhere."""
+        return self._flood(notifications, None)
+
+    def receive_all(self, peer: str, notifications: list[Notify]) -> list[Routed]:
+        """Pass several notifications on."""
+        self.check_peer(peer)
+        return self._flood(notifications, peer)
 
     def receive(self, peer: str, message: Message) -> Routed:
         """Pass a notification on."""
         self.check_peer(peer)
         if not isinstance(message, Notify):
             raise RoutingError(f"event flooding does not understand {type(message).__name__}")
-        if message.origin == self.name:  # it has gone round; perhaps this server was restarted meanwhile
-            return Routed(frozenset(), [])
-        return self._flood(message, peer)
+        return self._flood([message], peer)[0]
 
-    def _flood(self, notification: Notify, sender: str | None) -> Routed:
-        if not self.seen.is_new(notification):
-            return Routed(frozenset(), [])
-        interested = self.interests.interested(notification.event)
-        return self._routed(notification, interested, (peer for peer in self.peers if peer != sender))
+    def _flood(self, notifications: list[Notify], sender: str | None) -> list[Routed]:
+        hops = [peer for peer in self.peers if peer != sender]
+        return [
+            self._routed(notification, interested, hops) if self._is_new(notification, sender) else NOWHERE
+            for notification, interested in zip(
+                notifications, self.interests.interested_all(notifications), strict=True
+            )
+        ]
+
+    def _is_new(self, notification: Notify, sender: str | None) -> bool:
+        """Whether it was not here yet: what comes back to its origin was, perhaps before a restart."""
+        is_back = sender is not None and notification.origin == self.name
+        return not is_back and self.seen.is_new(notification)
 
     def interest(self, filter: Filter) -> bool:  # noqa: A002
         """Whether a subscription is known that overlaps."""

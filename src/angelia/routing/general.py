@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from angelia.errors import RoutingError
 from angelia.filter import Filter, subscription_poset
 from angelia.messages import LinkState, Message, Notify, Send, SubscriptionChange, Subscriptions, Versions
-from angelia.routing.base import Interests, Local, Peer, Routed, Router, Seen
+from angelia.routing.base import NOWHERE, Interests, Interface, Local, Peer, Routed, Router, Seen
 from angelia.routing.forwarding import Forwarding, Outcome
 from angelia.types import TypeRegistry
 
@@ -163,13 +163,30 @@ class GeneralPeer(Router):
 
     def publish(self, notification: Notify) -> Routed:
         """Send a notification towards every server with a matching filter."""
-        return self._route(notification)
+        return self._route([notification])[0]
 
-    def _route(self, notification: Notify) -> Routed:
+    def publish_all(self, notifications: list[Notify]) -> list[Routed]:
+        """Send several notifications."""
+        return self._route(notifications)
+
+    def receive_all(self, peer: str, notifications: list[Notify]) -> list[Routed]:
+        """Process several notifications of a neighbour."""
+        self.check_peer(peer)
+        # What comes back to where it was published has gone round, perhaps over a restart.
+        back = [index for index, one in enumerate(notifications) if one.origin == self.name]
+        routed = self._route([one for one in notifications if one.origin != self.name])
+        for index in back:
+            routed.insert(index, NOWHERE)
+        return routed
+
+    def _route(self, notifications: list[Notify]) -> list[Routed]:
+        interested = self.interests.interested_all(notifications)
+        return [self._onward(*both) for both in zip(notifications, interested, strict=True)]
+
+    def _onward(self, notification: Notify, interested: list[Interface]) -> Routed:
         if not self.seen.is_new(notification):
-            return Routed(frozenset(), [])
+            return NOWHERE
         towards = self._tree(notification.origin).towards
-        interested = self.interests.interested(notification.event)
         hops = {towards[who.name] for who in interested if isinstance(who, Peer) and who.name in towards}
         return self._routed(notification, interested, sorted(hops))
 
@@ -281,8 +298,7 @@ class GeneralPeer(Router):
         """Process a message of a neighbour."""
         self.check_peer(peer)
         if isinstance(message, Notify):
-            # What comes back to where it was published has gone round, perhaps over a restart.
-            return self._route(message) if message.origin != self.name else Routed(frozenset(), [])
+            return self.receive_all(peer, [message])[0]
         handler = self._handlers.get(type(message))
         if handler is None:
             raise RoutingError(f"{type(self).__name__} does not understand {type(message).__name__}")

@@ -59,7 +59,7 @@ class Hierarchical(SubscriptionForwarding):
     ) -> Send:
         return Send(peer, Reach(servers, gone, to_master=peer == self.master))
 
-    def _hops(self, interested: set[Interface], sender: Peer | None) -> set[str]:
+    def _hops(self, interested: list[Interface], sender: Peer | None) -> set[str]:
         """The subscribers, and the master whatever it is about (5.2.2.2)."""
         hops = super()._hops(interested, sender)
         return hops if self.master is None or sender == Peer(self.master) else hops | {self.master}

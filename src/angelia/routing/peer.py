@@ -89,15 +89,28 @@ class SubscriptionForwarding(Router):
 
     def publish(self, notification: Notify) -> Routed:
         """Send a notification to every subscriber of a filter that covers it (5.2.3.5)."""
-        return self._route(notification, None)
+        return self._route([notification], None)[0]
 
-    def _route(self, notification: Notify, sender: Peer | None) -> Routed:
-        interested = self.interests.interested(notification.event) - {sender}
-        return self._routed(notification, interested, sorted(self._hops(interested, sender)))
+    def publish_all(self, notifications: list[Notify]) -> list[Routed]:
+        """Send several notifications."""
+        return self._route(notifications, None)
 
-    def _hops(self, interested: set[Interface], sender: Peer | None) -> set[str]:
+    def receive_all(self, peer: str, notifications: list[Notify]) -> list[Routed]:
+        """Process several notifications of a neighbour."""
+        self.check_peer(peer)
+        return self._route(notifications, Peer(peer))
+
+    def _route(self, notifications: list[Notify], sender: Peer | None) -> list[Routed]:
+        return [
+            self._routed(notification, interested, sorted(self._hops(interested, sender)))
+            for notification, interested in zip(
+                notifications, self.interests.interested_all(notifications), strict=True
+            )
+        ]
+
+    def _hops(self, interested: list[Interface], sender: Peer | None) -> set[str]:
         """The neighbours that a notification goes to."""
-        return {who.name for who in interested if isinstance(who, Peer)}
+        return {who.name for who in interested if isinstance(who, Peer) and who != sender}
 
     # ------------------------------------------------ the network
 
@@ -139,7 +152,7 @@ class SubscriptionForwarding(Router):
         """Process a message of a neighbour."""
         self.check_peer(peer)
         if isinstance(message, Notify):
-            return self._route(message, Peer(peer))
+            return self._route([message], Peer(peer))[0]
         handler = self._handlers.get(type(message))
         if handler is None:
             raise RoutingError(f"{type(self).__name__} does not understand {type(message).__name__}")
