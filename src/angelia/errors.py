@@ -11,6 +11,7 @@ __all__ = [
     "BatchError",
     "BlockedError",
     "BrokerError",
+    "CesqlError",
     "ClosedError",
     "ConformanceError",
     "ConnectionLostError",
@@ -67,6 +68,10 @@ class FilterSyntaxError(FilterError):
 
 class FilterLimitError(FilterSyntaxError):
     """A filter is larger or deeper than the limits allow, or would expand beyond them."""
+
+
+class CesqlError(FilterSyntaxError):
+    """A CloudEvents SQL expression does not parse, or is larger than the limits allow."""
 
 
 class EventTypeError(AngeliaError, ValueError):
