@@ -28,6 +28,7 @@ __all__ = [
     "UnknownFilterError",
     "UnknownTypeError",
     "WireError",
+    "XmlError",
 ]
 
 _EXCERPT = 60  # characters of the offending text shown on each side of the column
@@ -142,6 +143,21 @@ class ConformanceError(AngeliaError, ValueError):
 
     def __reduce__(self) -> tuple[type[ConformanceError], tuple[str, list[str]]]:
         return type(self), (self.type_name, self.problems)
+
+
+class XmlError(AngeliaError, ValueError):
+    """An XML document is not well-formed, not safe, beyond the limits, or not what is expected.
+
+    `line` counts from 1; it is 0 where the fault is in what should be written, not in what was read.
+    """
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        self.message = message
+        self.line = line
+        super().__init__(f"{message} (line {line})" if line else message)
+
+    def __reduce__(self) -> tuple[type[XmlError], tuple[str, int]]:
+        return type(self), (self.message, self.line)
 
 
 def _excerpt(text: str, position: int) -> str:

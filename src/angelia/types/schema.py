@@ -20,7 +20,7 @@ from angelia.types.model import Attribute, EventType
 if TYPE_CHECKING:
     from angelia.types.registry import TypeRegistry
 
-__all__ = ["from_json_schema", "to_json_schema"]
+__all__ = ["attribute_tree", "from_json_schema", "to_json_schema"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -56,13 +56,13 @@ def to_json_schema(event_type: EventType, registry: TypeRegistry | None = None) 
     if event_type.doc:
         head["description"] = event_type.doc
     if registry is not None:
-        return head | _object(_tree(registry.attributes(event_type.name)), closed=True)
+        return head | _object(attribute_tree(registry.attributes(event_type.name)), closed=True)
     if event_type.parent is not None:
         head["allOf"] = [{"$ref": event_type.parent}]
-    return head | _object(_tree(event_type.attributes), closed=False)
+    return head | _object(attribute_tree(event_type.attributes), closed=False)
 
 
-def _tree(attributes: Mapping[str, Attribute]) -> dict[str, Any]:
+def attribute_tree(attributes: Mapping[str, Attribute]) -> dict[str, Any]:
     """Dotted names as nested dictionaries."""
     tree: dict[str, Any] = {}
     for name, attribute in attributes.items():
