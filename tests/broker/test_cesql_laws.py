@@ -109,13 +109,13 @@ def test_an_event_that_passes_a_single_test_matches_the_coarse_filter(name):
         assert_nothing_is_lost(f"{name} NOT LIKE '{pattern}'")
 
 
-@settings(max_examples=400)
+@settings(deadline=None, max_examples=400)
 @given(expressions)
 def test_an_event_that_passes_matches_the_coarse_filter(text):
     assert_nothing_is_lost(text)
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(["AND", "OR", "XOR"]), tests), min_size=2, max_size=6))
 def test_an_event_that_passes_a_chain_of_tests_matches_the_coarse_filter(parts):
     assert_nothing_is_lost(" ".join(f"{operator} {test}" for operator, test in parts).split(" ", 1)[1])
@@ -186,7 +186,7 @@ def test_a_coarse_filter_stays_small():
     assert time.process_time() - started < 5
 
 
-@settings(max_examples=500)
+@settings(deadline=None, max_examples=500)
 @given(expressions, cloudevents)
 def test_evaluation_is_total_and_the_two_modes_agree(text, attributes):
     expression = compile_expression(text)
@@ -202,7 +202,7 @@ def test_evaluation_is_total_and_the_two_modes_agree(text, attributes):
     assert attributes == before
 
 
-@settings(max_examples=500)
+@settings(deadline=None, max_examples=500)
 @given(st.text("ab%_\\", max_size=8), st.text("ab%_\\", max_size=10))
 def test_like_is_as_a_regular_expression_says(pattern, text):
     parts = re.findall(r"\\[%_]|.", pattern)
@@ -222,12 +222,13 @@ def assert_expression_or_parse_error(text):
     assert all(1 <= column <= len(text) + 1 for column in columns)
 
 
-@settings(max_examples=500)
+@settings(deadline=None, max_examples=500)
 @given(st.one_of(st.text(max_size=60), st.text("()',\"\\ ab1A_-+=<>!%*/NOTIN", max_size=60)))
 def test_garbage_is_an_expression_or_a_parse_error(text):
     assert_expression_or_parse_error(text)
 
 
+@settings(deadline=None)
 @given(expressions, st.data())
 def test_a_damaged_expression_is_an_expression_or_a_parse_error(text, data):
     at = data.draw(st.integers(0, len(text)))

@@ -58,7 +58,7 @@ def test_the_specification_has_examples_of_every_sort():
     assert {re.split(r" +\|", line)[0] for line in LINES} >= VERBS.keys()
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/types.md"])
+@pytest.mark.parametrize("path", ["README.md", "docs/types.md", "docs/xml.md"])
 def test_the_python_of_a_page_runs(path):
     code = "\n".join(blocks(path, "python"))
     assert code

@@ -4,11 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from angelia import Event, EventType, Filter, TypeRegistry
+from angelia import Event, EventType, Filter, TypeRegistry, event_type
 from angelia.errors import ConformanceError
 from angelia.filter import Advertisement
+from angelia.types import from_event, to_event, type_of
 from angelia.types.xml_schema import from_xml_schema, to_xml_schema
-from angelia.xml import from_xml, to_xml, write_event
+from angelia.xml import from_xml, read_event, to_xml, write_event
 
 FIGURE_4_9 = """<?xml version="1.0" encoding="UTF-8"?>
 <xsd:schema xmlns:xsd="http://www.w3.org/2001/XMLSchema"
@@ -168,3 +169,19 @@ def test_a_publication_has_the_attributes_in_the_order_of_the_schema(registry):
         "<timestamp>2003-06-20T12:00:00Z</timestamp>",
         "<position>FE02</position>",
     ]
+
+
+def test_figure_4_14_maps_a_class_to_the_schema_and_table_4_9_has_its_three_calls():
+    @event_type("BaseEvent")
+    class BaseEvent:
+        id: int | None = None
+        publisher: str | None = None
+        timestamp: datetime | None = None
+
+    registry = TypeRegistry()
+    registry.add_class(BaseEvent)
+    assert from_xml_schema(to_xml_schema(type_of(BaseEvent))) == from_xml_schema(FIGURE_4_9)  # toXMLSchema
+    document = write_event(to_event(BaseEvent(id=7, publisher="bat")), registry)  # toXML
+    assert from_event(BaseEvent, read_event(document, registry)) == BaseEvent(
+        id=7, publisher="bat"
+    )  # fromXML

@@ -21,9 +21,11 @@ from defusedxml.ElementTree import DefusedXMLParser
 from angelia.errors import XmlError
 
 __all__ = [
+    "MAX_XML_ATTRIBUTES",
     "MAX_XML_DEPTH",
     "MAX_XML_ELEMENTS",
     "MAX_XML_LENGTH",
+    "MAX_XML_NAMESPACES",
     "XSI",
     "Element",
     "check_xml_name",
@@ -93,7 +95,7 @@ def parse_xml(document: str | bytes) -> Element:
             f"{_REFUSALS.get(type(error).__name__, 'this')} is not allowed", builder.line
         ) from None
     except ParseError as error:
-        raise XmlError(f"not well-formed: {error.msg[:100]}", error.position[0]) from None
+        raise XmlError(f"not XML: {expat.ErrorString(error.code)}", error.position[0]) from None
     assert isinstance(root, Element)
     return root
 
