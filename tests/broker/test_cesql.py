@@ -539,5 +539,11 @@ def test_what_is_not_an_expression_is_refused_at_its_column(case):
     assert caught.value.column == column
 
 
+@pytest.mark.parametrize("text", [None, 5, b"TRUE", ["TRUE"]])
+def test_what_is_not_a_text_is_refused(text):
+    with pytest.raises(CesqlError, match="an expression is a text, not"):
+        compile_expression(text)
+
+
 def test_a_parse_error_is_an_error_about_a_filter():
     assert issubclass(CesqlError, FilterError)

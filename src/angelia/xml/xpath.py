@@ -83,6 +83,8 @@ def from_xpath(text: str) -> Filter:
 
 def parse_xpath(text: str) -> Node:
     """The syntax tree of an XPath expression."""
+    if not isinstance(text, str):
+        raise FilterError(f"an XPath is a text, not {type(text).__name__}")
     if len(text) > MAX_TEXT_LENGTH:
         raise FilterLimitError(
             f"the XPath has {len(text)} characters; at most {MAX_TEXT_LENGTH} are allowed", text

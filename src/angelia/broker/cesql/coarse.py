@@ -35,6 +35,7 @@ from angelia.broker.cesql.tree import (
 )
 from angelia.broker.cesql.values import Failure, Value, cast
 from angelia.errors import FilterError
+from angelia.event import MAX_NAME_LENGTH
 from angelia.filter import Filter, attr
 
 __all__ = ["MAX_ALTERNATIVES", "MAX_LEAVES", "Coarse"]
@@ -207,7 +208,10 @@ class Coarse:
     def _name(self, name: str) -> str | None:
         if name in _CONTEXT:
             return _CONTEXT[name]
-        return None if name in _UNHELD or self._extension is None else self._extension(name)
+        if name in _UNHELD or self._extension is None:
+            return None
+        key = self._extension(name)
+        return key if len(key) <= MAX_NAME_LENGTH else None  # longer ones no event has
 
     def _exists(self, name: str) -> _Ways:
         key = self._name(name)

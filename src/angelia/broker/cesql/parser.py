@@ -69,6 +69,8 @@ class _Token(NamedTuple):
 
 def parse(text: str) -> Node:
     """The tree of an expression, or a `CesqlError` that points at the column."""
+    if not isinstance(text, str):
+        raise CesqlError(f"an expression is a text, not {type(text).__name__}")
     if len(text) > MAX_TEXT_LENGTH:
         raise CesqlError(
             f"the expression has {len(text)} characters; at most {MAX_TEXT_LENGTH} are allowed", text
