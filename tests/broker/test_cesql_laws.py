@@ -176,6 +176,14 @@ def test_integers_of_64_bits_are_strings_at_the_door_but_not_in_the_event():
         assert expression.coarse_filter(extension=str).matches(Event({"ext": number}))
 
 
+@pytest.mark.parametrize("value", [1.5, ["a"], []])
+def test_an_attribute_that_is_no_extension_is_as_if_it_were_not_there(value):
+    event, attributes = Event({"ext": value}, type="a"), {"type": "a"}
+    for text in ("NOT EXISTS ext", "NOT EXISTS ext AND type = 'a'", "EXISTS ext XOR TRUE"):
+        assert compile_expression(text).matches(attributes)
+        assert compile_expression(text).coarse_filter(extension=str).matches(event)
+
+
 def test_what_the_filter_language_cannot_hold_is_left_out():
     for text in (f"{'x' * 300} = 'a'", f"EXISTS {'x' * 300}", "type = '\ud800'", "type LIKE 'a%\ud800'"):
         assert compile_expression(text).coarse_filter(extension=str).matches(Event(type="a"))

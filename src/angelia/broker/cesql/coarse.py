@@ -214,8 +214,9 @@ class Coarse:
         return key if len(key) <= MAX_NAME_LENGTH else None  # longer ones no event has
 
     def _exists(self, name: str) -> _Ways:
-        key = self._name(name)
-        return _ANYWAY if key is None else _Ways(attr(key).exists(), ~attr(key).exists())
+        """An event may hold, by the name of an extension, what is none: a list, say. Then it lacks it."""
+        there = self._there(name)
+        return _Ways(there, ~there if name in _CONTEXT else _EVERYTHING)
 
     def _there(self, name: str) -> Filter:
         key = self._name(name)

@@ -50,8 +50,10 @@ class Expression:
 
         It sees `type`, `source`, `subject`, `id` and whether there is a `time`. `extension` gives the
         name of an event's attribute that holds an extension, if extensions are held so. What the
-        filter language cannot say is left out: at worst, the filter matches everything. The door must
-        show an event's context as it is: one that invents a `type` cannot use this filter.
+        filter language cannot say is left out: at worst, the filter matches everything.
+
+        So the door must show an event's context as it is, without inventing a `type`, and of those
+        attributes the strings, integers and booleans, as they are.
         """
         return Coarse(extension).filter(self._root)
 
