@@ -425,7 +425,7 @@ def publication(typename):
         ("<gossip/>", XmlError, "<gossip> is not expected in <hermes>, but type or advertisement"),
         ("<subscription/><subscription/>", XmlError, "<hermes> has 2 elements"),
         ("text", XmlError, "cannot have text here"),
-        ("<subscription/>", XmlError, "<subscription> has 0 elements; at least 1"),
+        ("<subscription/>", XmlError, "<subscription> has 0 elements; at least 1 and at most 16"),
         ("<subscription><subscribe/></subscription>", XmlError, "must have the attribute typename"),
         (
             '<subscription><subscribe typename=""/></subscription>',
@@ -454,6 +454,8 @@ def publication(typename):
             "a list of comparisons joined by and",
         ),
         ("<advertisement/>", XmlError, "<advertisement> has 0 elements"),
+        ('<advertisement><advertise typename="No"/></advertisement>', UnknownTypeError, "No"),
+        (ADVERTISEMENT.replace("a or b", "cuont &gt; 3"), ConformanceError, "did you mean 'count'"),
         ('<publication routing="fast"/>', XmlError, "routing is one of type, typeAttr, not 'fast'"),
         ("<publication/>", XmlError, "<publication> has 0 elements"),
         ('<publication><publish typename="shop.Note"/></publication>', XmlError, "<publish> holds one event"),
@@ -471,6 +473,17 @@ def test_a_message_that_is_not_one_is_refused(inside, error, message):
     with pytest.raises(error) as caught:
         from_xml(hermes(inside), REGISTRY)
     assert message in str(caught.value)
+
+
+def test_a_subscription_has_a_limited_number_of_alternatives():
+    part = '<subscribe typename="shop.Note"><typeattr><xpath>*[count = {}]</xpath></typeattr></subscribe>'
+    for count in (16, 17, 5000):
+        document = hermes(f"<subscription>{''.join(part.format(i) for i in range(count))}</subscription>")
+        if count == 16:
+            assert len(from_xml(document, REGISTRY).conjunctions) == 16
+        else:
+            with pytest.raises(XmlError, match="at most 16"):
+                from_xml(document, REGISTRY)
 
 
 def test_a_type_message_must_say_what_its_schema_says():

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from angelia.errors import EventTypeError, FilterError, FilterSyntaxError, XmlError
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter, check_filter
-from angelia.filter.normal import expand
+from angelia.filter.normal import expand, union
 from angelia.filter.parser import And, Constant, Constraint, Node, Typed, checked_name
 from angelia.types import EventType, TypeRegistry
 from angelia.types.xml_document import Element, parse_xml, write_attributes, write_text
@@ -29,6 +29,7 @@ __all__ = ["HERMES_NAMESPACE", "Content", "from_xml", "to_xml"]
 
 HERMES_NAMESPACE = "http://www.cl.cam.ac.uk/opera/hermes"
 _ROUTINGS = ("type", "typeAttr")
+_MAX_SUBSCRIBES = 16  # alternatives of one subscription
 
 Content = EventType | Advertisement | Filter | Event
 
@@ -37,25 +38,25 @@ Content = EventType | Advertisement | Filter | Event
 
 
 def from_xml(document: str | bytes, registry: TypeRegistry) -> Content:
-    """What a message carries. Publications and subscriptions are checked against the registry's types.
+    """What a message carries. All but types are checked against those of the registry.
 
     A type is not added to the registry, and need not have its parent there.
     """
     root = parse_xml(document)
     if root.name != f"{{{HERMES_NAMESPACE}}}hermes":
         raise XmlError(f"a message is an element hermes of the namespace {HERMES_NAMESPACE}", root.line)
-    (message,) = _children(root.checked(), *_MESSAGES, least=1, most=1)
+    (message,) = _children(root.checked(), *_MESSAGES, least=1)
     return _MESSAGES[message.name](message, registry)
 
 
-def _children(element: Element, *names: str, least: int = 0, most: int | None = None) -> list[Element]:
+def _children(element: Element, *names: str, least: int = 0, most: int = 1) -> list[Element]:
     """The elements right below, which must be of these names, and so many."""
     for child in element.children:
         if child.name not in names:
             raise XmlError(
                 f"<{child.local}> is not expected in <{element.local}>, but {' or '.join(names)}", child.line
             )
-    if len(element.children) < least or (most is not None and len(element.children) > most):
+    if len(element.children) < least or len(element.children) > most:
         raise XmlError(
             f"<{element.local}> has {len(element.children)} elements; {_amount(least, most)} expected",
             element.line,
@@ -63,10 +64,8 @@ def _children(element: Element, *names: str, least: int = 0, most: int | None = 
     return element.children
 
 
-def _amount(least: int, most: int | None) -> str:
-    return (
-        f"{least} is" if least == most else f"at least {least} is" if most is None else f"at most {most} is"
-    )
+def _amount(least: int, most: int) -> str:
+    return f"{most} is" if least == most else f"at least {least} and at most {most} are"
 
 
 def _typename(element: Element) -> str:
@@ -80,7 +79,7 @@ def _typename(element: Element) -> str:
 
 
 def _type(message: Element, registry: TypeRegistry) -> EventType:
-    (added,) = _children(message.checked(), "addtype", least=1, most=1)
+    (added,) = _children(message.checked(), "addtype", least=1)
     added.checked("typename", "extends")
     if len(added.children) != 1:
         raise XmlError("<addtype> holds one XML Schema", added.line)
@@ -95,8 +94,9 @@ def _type(message: Element, registry: TypeRegistry) -> EventType:
 
 
 def _advertisement(message: Element, registry: TypeRegistry) -> Advertisement:
-    (advertise,) = _children(message.checked(), "advertise", least=1, most=1)
+    (advertise,) = _children(message.checked(), "advertise", least=1)
     name, node = _wanted(advertise)
+    registry.get(name)
     if node == Constant(True):
         return Advertisement(None, name)
     parts = node.parts if isinstance(node, And) else (node,)
@@ -105,31 +105,26 @@ def _advertisement(message: Element, registry: TypeRegistry) -> Advertisement:
         raise XmlError(
             "an advertisement is a list of comparisons joined by and, without or and not", advertise.line
         )
+    for part in plain:  # one by one: several on one attribute are alternatives
+        check_filter(Filter(expand(Typed(name, part))), registry)
     return Advertisement(plain, name)
 
 
 def _subscription(message: Element, registry: TypeRegistry) -> Filter:
     parts = []
-    for subscribe in _children(message.checked(), "subscribe", least=1):
+    for subscribe in _children(message.checked(), "subscribe", least=1, most=_MAX_SUBSCRIBES):
         name, node = _wanted(subscribe)
-        parts.append(Filter(expand(Typed(name, node))))
-        if len(parts) > _MAX_SUBSCRIBES:
-            raise XmlError(f"a subscription has at most {_MAX_SUBSCRIBES} parts", subscribe.line)
-    wanted = parts[0]
-    for part in parts[1:]:
-        wanted |= part
+        parts.append(expand(Typed(name, node)))
+    wanted = Filter(union(*parts))
     check_filter(wanted, registry)
     return wanted
-
-
-_MAX_SUBSCRIBES = 64
 
 
 def _wanted(element: Element) -> tuple[str, Node]:
     """The type and the syntax tree of the XPath, if any, of an advertisement or a subscription."""
     name = _typename(element.checked("typename"))
-    for typeattr in _children(element, "typeattr", most=1):
-        (xpath,) = _children(typeattr.checked(), "xpath", least=1, most=1)
+    for typeattr in _children(element, "typeattr"):
+        (xpath,) = _children(typeattr.checked(), "xpath", least=1)
         if xpath.children or xpath.attributes:
             raise XmlError("<xpath> holds a text only", xpath.line)
         return name, parse_xpath(xpath.text)
@@ -140,7 +135,7 @@ def _publication(message: Element, registry: TypeRegistry) -> Event:
     routing = message.checked("routing").attributes.get("routing", _ROUTINGS[0])
     if routing not in _ROUTINGS:
         raise XmlError(f"routing is one of {', '.join(_ROUTINGS)}, not {routing[:64]!r}", message.line)
-    (publish,) = _children(message, "publish", least=1, most=1)
+    (publish,) = _children(message, "publish", least=1)
     name = _typename(publish.checked("typename"))
     if len(publish.children) != 1:
         raise XmlError("<publish> holds one event", publish.line)
