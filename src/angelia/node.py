@@ -45,7 +45,8 @@ from angelia.messages import (
     Unsubscribe,
     UnsubscribePattern,
 )
-from angelia.routing import ROUTERS, Party, Routed, Router
+from angelia.routing import NOWHERE, ROUTERS, Party, Routed, Router
+from angelia.routing.monitors import Occurrence
 from angelia.types import EventType, TypeRegistry
 
 __all__ = ["Node"]
@@ -145,7 +146,7 @@ class Node:
             if event.type is not None and event.type in self.registry:
                 self.registry.check(event)
             self.router.check_publication(party, event)
-        notifications = [self._stamped(event, now) for event in events]
+        notifications = self._stamped(events, now)
         effects = self._all_routed(notifications, self.router.publish_all(notifications))
         if self._records:
             client = self._clients.get(identity, identity)
@@ -155,18 +156,25 @@ class Node:
     def _all_routed(self, notifications: list[Notify], all_routed: list[Routed]) -> list[Effect]:
         effects: list[Effect] = []
         for notification, routed in zip(notifications, all_routed, strict=True):
-            effects += self._routed(routed, notification.event)
+            if routed is not NOWHERE:
+                effects += self._routed(routed, notification.event)
         return effects
 
-    def _stamped(self, event: Event, now: float) -> Notify:
-        """The event with an id and a time, if its publisher gave none (SIENA 3.8).
+    def _stamped(self, events: tuple[Event, ...], now: float) -> list[Notify]:
+        """The events with an id and a time, where their publisher gave none (SIENA 3.8).
 
         The time is the number, in microseconds: of two events of one server, the later has the later time.
         Numbers rise over restarts, too: they start from the clock.
         """
-        self._sequence = number = max(self._sequence + 1, round(now * 1e6))
-        stamped = event.stamped(f"{self.name}-{number}", _EPOCH + timedelta(microseconds=number))
-        return Notify(stamped, self.name, number)
+        name = self.name
+        first = max(self._sequence + 1, round(now * 1e6))
+        self._sequence = first + len(events) - 1
+        return [
+            Notify(event.stamped(f"{name}-{number}", _EPOCH + timedelta(microseconds=number)), name, number)
+            if event.id is None or event.time is None
+            else Notify(event, name, number)
+            for number, event in enumerate(events, first)
+        ]
 
     def _subscribe(self, request: Subscribe, now: float) -> list[Effect]:
         self._check_filter(request.filter)
@@ -202,20 +210,32 @@ class Node:
 
     def _routed(self, routed: Routed, event: Event | None) -> list[Effect]:
         effects: list[Effect] = []
-        if event is not None:
+        if event is not None and routed.parties:
             effects += [Deliver(*to, event) for to in self._by_client(routed.parties)]
+        if routed.sequences:
+            effects += self._sequences(routed.sequences)
+        return [*effects, *routed.sends] if routed.sends else effects
+
+    def _sequences(self, occurrences: Iterable[Occurrence]) -> list[Effect]:
         sequences: dict[tuple[Event, ...], set[str]] = {}
-        for occurrence in routed.sequences:
+        for occurrence in occurrences:
             assert isinstance(occurrence.subscriber, Party)
             sequences.setdefault(occurrence.events, set()).add(occurrence.subscriber.identity)
-        for events, parties in sequences.items():
-            effects += [DeliverSequence(*to, events) for to in self._by_client(parties)]
-        return [*effects, *routed.sends]
+        return [
+            DeliverSequence(*to, events)
+            for events, parties in sequences.items()
+            for to in self._by_client(parties)
+        ]
 
     def _by_client(self, parties: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
-        by_client: dict[str, set[str]] = {}
+        by_client: dict[str, list[str]] = {}
+        clients = self._clients
         for identity in parties:
-            by_client.setdefault(self._clients[identity], set()).add(identity)
+            client = clients[identity]
+            if client in by_client:
+                by_client[client].append(identity)
+            else:
+                by_client[client] = [identity]
         return [(client, frozenset(by_client[client])) for client in sorted(by_client)]
 
     def _client_down(self, gone: ClientDown, now: float) -> list[Effect]:

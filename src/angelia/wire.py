@@ -12,7 +12,7 @@ flattens it or tells what is wrong with it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
@@ -324,14 +324,14 @@ def _checked_parts(value: Any) -> tuple[_Parts, bool]:
     return msgspec.convert(value, _Parts), len(msgspec.msgpack.encode(value)) <= MAX_EVENT_BYTES
 
 
-def _event(parts: _Parts, is_small: bool, may_be_large_integers: bool = True) -> Event:
+def _event(parts: _Parts, is_small: bool, may_be_large: bool = True) -> Event:
     attributes = parts.attributes
     if (
         is_small
         and _PLAIN.issuperset(map(type, attributes.values()))
         and attributes.keys() <= _names
         and len(attributes) <= MAX_ATTRIBUTES
-        and not (may_be_large_integers and _has_large(attributes))
+        and not (may_be_large and _has_large(attributes))
         and parts.type != ""
         and parts.source != ""
         and parts.subject != ""
@@ -353,7 +353,7 @@ def _event(parts: _Parts, is_small: bool, may_be_large_integers: bool = True) ->
 
 
 def _has_large(attributes: dict[str, Any]) -> bool:
-    return any(type(value) is int and value > _MAX_INTEGER for value in attributes.values())
+    return bool([1 for value in attributes.values() if type(value) is int and value > _MAX_INTEGER])
 
 
 def _hints(raw: bytes | msgspec.Raw) -> tuple[bool, bool]:
@@ -404,9 +404,9 @@ def _batch(items: Sequence[bytes]) -> msgspec.Raw:
     return msgspec.Raw(b"".join((_array(len(items)), *items)))
 
 
-def told(numbers: Iterable[bytes], count: int, event: bytes) -> bytes:
-    """An item of a `Tell`: encoded numbers of subscriptions, how many, and an encoded event."""
-    return b"".join((b"\x92", _array(count), *numbers, event))
+def told(numbers: Sequence[bytes], event: bytes) -> bytes:
+    """An item of a `Tell`: encoded numbers of subscriptions, and an encoded event."""
+    return b"".join((b"\x92", _array(len(numbers)), *numbers, event))
 
 
 def encode_number(number: int) -> bytes:

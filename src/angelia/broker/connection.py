@@ -141,8 +141,13 @@ class Connection(asyncio.Protocol):
 
     def put(self, item: bytes) -> None:
         """Send an item of a batch (see `batch`), which may be dropped."""
+        if self._is_closing:
+            return
         self.queued += 1
-        self._put(ITEM, item)
+        self.queued_bytes += len(item)
+        self._queue.append((ITEM, item))
+        if not self._is_flushing and not self._is_paused:
+            self._flush_soon()
 
     def put_frame(self, frame: bytes) -> None:
         """Send an encoded frame, which may be dropped."""
@@ -165,8 +170,11 @@ class Connection(asyncio.Protocol):
         self._queue.append((kind, data))
         self.queued_bytes += len(data)
         if not self._is_flushing and not self._is_paused:
-            self._is_flushing = True
-            self._loop.call_soon(self._flush)
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        self._is_flushing = True
+        self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         """Send what the socket takes."""

@@ -63,6 +63,7 @@ class ClientSession:
         self.incarnation = incarnation
         self.queue = queue
         self.policy = policy
+        self._queue_bytes = broker.settings.queue_bytes
         self.published = 0
         self.delivered = 0
         self._told_of = 0  # drops
@@ -164,10 +165,11 @@ class ClientSession:
 
     def deliver(self, identities: Iterable[str], event: bytes) -> None:
         """Send an (encoded) event, once, for some of the subscriptions."""
-        numbers = [self._numbers[identity] for identity in identities]
+        known = self._numbers
+        numbers = [known[identity] for identity in identities]
         self.delivered += 1
         if self._has_room():
-            self.connection.put(told(numbers, len(numbers), event))
+            self.connection.put(told(numbers, event))
 
     def deliver_sequence(self, identities: Iterable[str], events: tuple[Event, ...]) -> None:
         """Send the events that match a pattern."""
@@ -183,15 +185,10 @@ class ClientSession:
 
     # ------------------------------------------------ its queue
 
-    @property
-    def is_full(self) -> bool:
-        """Whether its queue is."""
-        connection = self.connection
-        return connection.queued >= self.queue or connection.queued_bytes >= self.broker.settings.queue_bytes
-
     def _has_room(self) -> bool:
         """Whether to put one more into the queue; if it is full, what its policy says happens."""
-        if not self.is_full:
+        connection = self.connection
+        if connection.queued < self.queue and connection.queued_bytes < self._queue_bytes:
             return True
         if self.policy == "drop_oldest":
             self.connection.drop_oldest()

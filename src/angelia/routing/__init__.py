@@ -1,7 +1,7 @@
 """WHAT meets WHERE: one file an algorithm. `ROUTERS` has them by the names used everywhere."""
 
 from angelia.routing.advertisement import AdvertisementForwarding
-from angelia.routing.base import Monitor, Party, Peer, Routed, Router
+from angelia.routing.base import NOWHERE, Monitor, Party, Peer, Routed, Router
 from angelia.routing.flooding import EventFlooding
 from angelia.routing.general import GeneralPeer
 from angelia.routing.hierarchical import Hierarchical
@@ -20,6 +20,7 @@ ROUTERS: dict[str, type[Router]] = {
 }
 
 __all__ = [
+    "NOWHERE",
     "ROUTERS",
     "AdvertisementForwarding",
     "EventFlooding",

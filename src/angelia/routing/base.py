@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ __all__ = [
 class Routed(NamedTuple):
     """Where a notification goes from here, and the sequences that it completes for local parties."""
 
-    parties: frozenset[str]
+    parties: Collection[str]  # each once
     sends: list[Send]
     sequences: tuple[Occurrence, ...] = ()
     event: Event | None = None  # of the notification, where that is not the message in hand
@@ -162,15 +162,15 @@ class Router(ABC):
         parties: list[str] = []
         patterns: list[Pattern] = []
         for who in interested:
-            if isinstance(who, Party):
+            if type(who) is Party:
                 parties.append(who.identity)
-            elif isinstance(who, Monitor):
+            elif type(who) is Monitor:
                 patterns.append(who.pattern)
         sends = [Send(hop, notification) for hop in hops]
         if not patterns:
-            return Routed(frozenset(parties), sends)
+            return Routed(parties, sends) if parties or sends else NOWHERE
         found = self._occurred(self.monitors.see(sorted(patterns, key=str), notification.event))
-        return Routed(frozenset(parties), [*found.sends, *sends], found.sequences)
+        return Routed(parties, [*found.sends, *sends], found.sequences)
 
     def _occurred(self, found: list[Occurrence]) -> Routed:
         """Occurrences go to the local parties and the peers that asked for the pattern."""

@@ -101,8 +101,9 @@ class SubscriptionForwarding(Router):
         return self._route(notifications, Peer(peer))
 
     def _route(self, notifications: list[Notify], sender: Peer | None) -> list[Routed]:
+        linked = bool(self.peers)
         return [
-            self._routed(notification, interested, sorted(self._hops(interested, sender)))
+            self._routed(notification, interested, sorted(self._hops(interested, sender)) if linked else ())
             for notification, interested in zip(
                 notifications, self.interests.interested_all(notifications), strict=True
             )
@@ -110,7 +111,7 @@ class SubscriptionForwarding(Router):
 
     def _hops(self, interested: list[Interface], sender: Peer | None) -> set[str]:
         """The neighbours that a notification goes to."""
-        return {who.name for who in interested if isinstance(who, Peer) and who != sender}
+        return {who.name for who in interested if type(who) is Peer and who != sender}
 
     # ------------------------------------------------ the network
 
