@@ -5,7 +5,7 @@ A frame is its length (four bytes, the highest first) and a MessagePack map that
 from strangers: it is decoded into exactly these structs, or refused with a `WireError`.
 
 Events come in batches. A batch is decoded at once, and an event whose attributes are flat and plain, as
-most are, is taken over without a closer look at each value (`_is_plain`); any other is made anew, which
+most are, is checked by the decoder alone (`_Plain`); any other is made anew, which
 flattens it or tells what is wrong with it.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -62,7 +62,6 @@ __all__ = [
 VERSION = 1
 MAX_FRAME = 1 << 20
 _LENGTH = struct.Struct(">I")
-_MAX_INTEGER = 2**63 - 1
 
 
 class _Frame(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -235,7 +234,7 @@ def _encode_hook(value: Any) -> Any:
 
 def _decode_hook(cls: type, value: Any) -> Any:
     if cls is Event:
-        return _event(*_checked_parts(value))
+        return _event(msgspec.convert(value, _Any), False)
     if cls is Advertisement:
         text, is_empty = value
         parsed = Advertisement.parse(text)
@@ -280,8 +279,23 @@ def decode_request(raw: msgspec.Raw) -> Any:
 # ---------------------------------------------------------------- events
 
 
-class _Parts(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """An event as it travels."""
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Integer = Annotated[int, msgspec.Meta(le=2**63 - 1)]  # MessagePack has larger ones
+
+
+class _Plain(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """An event as it travels, if its attributes are scalars but for timestamps: as most are."""
+
+    attributes: dict[str, str | bool | float | _Integer]
+    type: _Text | None = None
+    source: _Text | None = None
+    subject: _Text | None = None
+    id: _Text | None = None
+    time: datetime | None = None
+
+
+class _Any(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Any event as it travels."""
 
     attributes: dict[str, Any]
     type: str | None = None
@@ -291,23 +305,40 @@ class _Parts(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     time: datetime | None = None
 
 
-class _Told(msgspec.Struct, array_like=True):
+P = TypeVar("P", _Plain, _Any)
+
+
+class _Told(msgspec.Struct, Generic[P], array_like=True):
     numbers: tuple[int, ...]
-    event: _Parts
+    event: P
 
 
-class _Notified(msgspec.Struct, array_like=True):
+class _Notified(msgspec.Struct, Generic[P], array_like=True):
     origin: str
     sequence: int
-    event: _Parts
+    event: P
 
 
-_events = msgspec.msgpack.Decoder(list[_Parts])
-_told = msgspec.msgpack.Decoder(list[_Told])
-_notified = msgspec.msgpack.Decoder(list[_Notified])
+class _Batches(Generic[T]):
+    """Decodes batches whose items have events: as plain ones if it can be, as any else."""
 
-_PLAIN = frozenset((str, int, float, bool, datetime))
-_names: set[str] = set()  # that were checked; bounded
+    def __init__(self, plain: Any, any_: Any) -> None:
+        self._plain: msgspec.msgpack.Decoder[list[T]] = msgspec.msgpack.Decoder(list[plain])
+        self._any: msgspec.msgpack.Decoder[list[T]] = msgspec.msgpack.Decoder(list[any_])
+
+    def decode(self, raw: msgspec.Raw) -> tuple[list[T], bool]:
+        """The items, and whether their events need no closer look at values and sizes."""
+        try:
+            return self._plain.decode(raw), len(bytes(raw)) <= MAX_EVENT_BYTES
+        except (msgspec.MsgspecError, ValueError):
+            return _decoded(self._any, raw, "batch of events"), False
+
+
+_events: _Batches[Any] = _Batches(_Plain, _Any)
+_told: _Batches[Any] = _Batches(_Told[_Plain], _Told[_Any])
+_notified: _Batches[Any] = _Batches(_Notified[_Plain], _Notified[_Any])
+
+_names: set[str] = set()  # names of attributes that were checked; bounded
 _MAX_NAMES = 8192
 
 
@@ -320,25 +351,15 @@ def encode_event(event: Event) -> bytes:
     return _encoder.encode(_parts(event))
 
 
-def _checked_parts(value: Any) -> tuple[_Parts, bool]:
-    return msgspec.convert(value, _Parts), len(msgspec.msgpack.encode(value)) <= MAX_EVENT_BYTES
-
-
-def _event(parts: _Parts, is_small: bool, may_be_large: bool = True) -> Event:
+def _event(parts: _Plain | _Any, is_plain: bool) -> Event:
     attributes = parts.attributes
     if (
-        is_small
-        and _PLAIN.issuperset(map(type, attributes.values()))
+        is_plain
         and attributes.keys() <= _names
         and len(attributes) <= MAX_ATTRIBUTES
-        and not (may_be_large and _has_large(attributes))
-        and parts.type != ""
-        and parts.source != ""
-        and parts.subject != ""
-        and parts.id != ""
         and (parts.time is None or parts.time.tzinfo is UTC)
     ):
-        return Event.trusted(attributes, parts.type, parts.source, parts.subject, parts.id, parts.time)
+        return Event.trusted(attributes, parts.type, parts.source, parts.subject, parts.id, parts.time)  # type: ignore[arg-type]
     event = Event(
         attributes,
         type=parts.type,
@@ -352,27 +373,13 @@ def _event(parts: _Parts, is_small: bool, may_be_large: bool = True) -> Event:
     return event
 
 
-def _has_large(attributes: dict[str, Any]) -> bool:
-    return bool([1 for value in attributes.values() if type(value) is int and value > _MAX_INTEGER])
-
-
-def _hints(raw: bytes | msgspec.Raw) -> tuple[bool, bool]:
-    """Whether each event of a batch is within the limit for certain, and whether large integers may be there.
-
-    MessagePack marks an unsigned integer of eight bytes with 0xcf; where no such byte is, no such integer is.
-    """
-    data = bytes(raw)
-    return len(data) <= MAX_EVENT_BYTES, b"\xcf" in data
-
-
 def decode_events(raw: msgspec.Raw) -> list[Event]:
     """The events of an `Upload`; an `EventError` tells which one is not valid."""
-    parts = _decoded(_events, raw, "batch of events")
-    is_small, large = _hints(raw)
+    parts, is_plain = _events.decode(raw)
     events: list[Event] = []
     try:
         for part in parts:
-            events.append(_event(part, is_small, large))
+            events.append(_event(part, is_plain))
     except EventError as error:
         where = f"event {len(events) + 1} of {len(parts)}: " if len(parts) > 1 else ""
         raise type(error)(f"{where}{error}") from None
@@ -381,17 +388,15 @@ def decode_events(raw: msgspec.Raw) -> list[Event]:
 
 def decode_told(raw: msgspec.Raw) -> list[tuple[tuple[int, ...], Event]]:
     """The events of a `Tell`, each with the numbers of subscriptions."""
-    parts = _decoded(_told, raw, "batch of events")
-    is_small, large = _hints(raw)
-    return [(part.numbers, _event(part.event, is_small, large)) for part in parts]
+    parts, is_plain = _told.decode(raw)
+    return [(part.numbers, _event(part.event, is_plain)) for part in parts]
 
 
 def decode_notifications(raw: msgspec.Raw) -> list[Notify]:
     """The notifications of a `Forward`."""
-    parts = _decoded(_notified, raw, "batch of notifications")
-    is_small, large = _hints(raw)
+    parts, is_plain = _notified.decode(raw)
     try:
-        return [Notify(_event(part.event, is_small, large), part.origin, part.sequence) for part in parts]
+        return [Notify(_event(part.event, is_plain), part.origin, part.sequence) for part in parts]
     except EventError as error:
         raise WireError(f"not a valid notification: {error}") from None
 
