@@ -66,22 +66,20 @@ class TwoSteps(SubscriptionForwarding):
 class Repeating(EventFlooding):
     """Does not notice that a notification was here already."""
 
-    def _flood(self, notification: Notify, sender: str | None) -> Routed:
-        routed = super()._flood(notification, sender)
-        return routed if routed.sends or sender is None else Routed(self._parties(notification), [])
-
-    def _parties(self, notification: Notify) -> frozenset[str]:
-        interested = self.interests.interested(notification.event)
-        return frozenset(who.identity for who in interested if isinstance(who, Party))
+    def _flood(self, notifications: list[Notify], sender: str | None) -> list[Routed]:
+        routed = super()._flood(notifications, sender)
+        interested = [self.interests.interested(one.event) for one in notifications]
+        parties = [frozenset(who.identity for who in all_ if isinstance(who, Party)) for all_ in interested]
+        return [each._replace(parties=who) for each, who in zip(routed, parties, strict=True)]
 
 
 class Generous(EventFlooding):
     """Delivers everything to everybody."""
 
-    def _flood(self, notification: Notify, sender: str | None) -> Routed:
-        everybody = {who for whos in self.interests.table().values() for who in whos}
-        routed = super()._flood(notification, sender)
-        return routed._replace(parties=frozenset(who.identity for who in everybody if isinstance(who, Party)))
+    def _flood(self, notifications: list[Notify], sender: str | None) -> list[Routed]:
+        interested = {who for whos in self.interests.table().values() for who in whos}
+        everybody = frozenset(who.identity for who in interested if isinstance(who, Party))
+        return [routed._replace(parties=everybody) for routed in super()._flood(notifications, sender)]
 
 
 class Clinging(SubscriptionForwarding):

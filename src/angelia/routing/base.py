@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from angelia.types import TypeRegistry
 
 __all__ = [
     "NOWHERE",
+    "Audience",
     "Interests",
     "Interface",
     "Local",
@@ -159,18 +161,15 @@ class Router(ABC):
 
     def _routed(self, notification: Notify, interested: Iterable[Interface], hops: Iterable[str]) -> Routed:
         """A notification goes to the parties among the interested, to monitors, and on to some peers."""
-        parties: list[str] = []
-        patterns: list[Pattern] = []
-        for who in interested:
-            if type(who) is Party:
-                parties.append(who.identity)
-            elif type(who) is Monitor:
-                patterns.append(who.pattern)
+        return self._sent(notification, Audience.of(interested), hops)
+
+    def _sent(self, notification: Notify, audience: Audience, hops: Iterable[str]) -> Routed:
+        """A notification goes to the parties and monitors of an audience, and on to some peers."""
         sends = [Send(hop, notification) for hop in hops]
-        if not patterns:
-            return Routed(parties, sends) if parties or sends else NOWHERE
-        found = self._occurred(self.monitors.see(sorted(patterns, key=str), notification.event))
-        return Routed(parties, [*found.sends, *sends], found.sequences)
+        if not audience.patterns:
+            return Routed(audience.parties, sends) if audience.parties or sends else NOWHERE
+        found = self._occurred(self.monitors.see(sorted(audience.patterns, key=str), notification.event))
+        return Routed(audience.parties, [*found.sends, *sends], found.sequences)
 
     def _occurred(self, found: list[Occurrence]) -> Routed:
         """Occurrences go to the local parties and the peers that asked for the pattern."""
@@ -210,28 +209,99 @@ def _sequence(occurrence: Occurrence) -> NotifySequence:
     return NotifySequence(occurrence.pattern, occurrence.events)
 
 
+class Audience(NamedTuple):
+    """Who wants something: local parties, other brokers, and monitors by their patterns."""
+
+    parties: AbstractSet[str]
+    peers: AbstractSet[str]
+    patterns: AbstractSet[Pattern]
+
+    @classmethod
+    def of(cls, interfaces: Iterable[Interface]) -> Audience:
+        """An audience of interfaces."""
+        return _united([_Subscribers(interfaces)])
+
+
+class _Subscribers:
+    """The interfaces that subscribed to one filter, by what they are."""
+
+    __slots__ = ("parties", "patterns", "peers")
+
+    def __init__(self, interfaces: Iterable[Interface] = ()) -> None:
+        self.parties: set[str] = set()
+        self.peers: set[str] = set()
+        self.patterns: set[Pattern] = set()
+        for interface in interfaces:
+            self.add(interface)
+
+    def add(self, interface: Interface) -> None:
+        """Note one more."""
+        match interface:
+            case Party():
+                self.parties.add(interface.identity)
+            case Peer():
+                self.peers.add(interface.name)
+            case Monitor():
+                self.patterns.add(interface.pattern)
+
+    def remove(self, interface: Interface) -> None:
+        """Forget one that is there."""
+        match interface:
+            case Party():
+                self.parties.remove(interface.identity)
+            case Peer():
+                self.peers.remove(interface.name)
+            case Monitor():
+                self.patterns.remove(interface.pattern)
+
+    def __contains__(self, interface: Interface) -> bool:
+        return interface in self.interfaces()
+
+    def __bool__(self) -> bool:
+        return bool(self.parties or self.peers or self.patterns)
+
+    def interfaces(self) -> set[Interface]:
+        """All of them."""
+        return {*map(Party, self.parties), *map(Peer, self.peers), *map(Monitor, self.patterns)}
+
+
+def _united(found: list[_Subscribers]) -> Audience:
+    if len(found) == 1:
+        (only,) = found
+        return Audience(only.parties, only.peers, only.patterns)
+    return Audience(
+        set().union(*[each.parties for each in found]),
+        set().union(*[each.peers for each in found]),
+        set().union(*[each.patterns for each in found if each.patterns]),
+    )
+
+
 class Interests:
-    """Who wants what: filters with the interfaces that subscribed to them."""
+    """Who wants what: filters with the interfaces that subscribed to them.
+
+    Each filter is matched once, however many subscribed to it.
+    """
 
     def __init__(self, registry: TypeRegistry) -> None:
         self._registry = registry
-        self._filters: dict[Filter, set[Interface]] = {}
+        self._filters: dict[Filter, _Subscribers] = {}
         self._matcher = Matcher(registry)
 
     def add(self, interface: Interface, filter: Filter) -> None:  # noqa: A002
         """Note an interest; noting it again changes nothing."""
-        interfaces = self._filters.setdefault(filter, set())
-        if interface not in interfaces:
-            interfaces.add(interface)
-            self._matcher.add((interface, filter), filter, link=interface)
+        subscribers = self._filters.get(filter)
+        if subscribers is None:
+            subscribers = self._filters[filter] = _Subscribers()
+            self._matcher.add(subscribers, filter)
+        subscribers.add(interface)
 
     def remove(self, interface: Interface, filter: Filter) -> None:  # noqa: A002
         """Forget an interest."""
-        self._matcher.remove((interface, filter))
-        interfaces = self._filters[filter]
-        interfaces.remove(interface)
-        if not interfaces:
+        subscribers = self._filters[filter]
+        subscribers.remove(interface)
+        if not subscribers:
             del self._filters[filter]
+            self._matcher.remove(subscribers)
 
     def reset(self, interests: Iterable[tuple[Interface, Filter]]) -> None:
         """Forget all and note these instead."""
@@ -242,27 +312,28 @@ class Interests:
 
     def of(self, interface: Interface) -> list[Filter]:
         """The filters of an interface."""
-        return [item for item, interfaces in self._filters.items() if interface in interfaces]
+        return [item for item, subscribers in self._filters.items() if interface in subscribers]
 
     def table(self) -> dict[Filter, frozenset[Interface]]:
         """Each filter with its interfaces."""
-        return {item: frozenset(interfaces) for item, interfaces in self._filters.items()}
+        return {item: frozenset(subscribers.interfaces()) for item, subscribers in self._filters.items()}
 
     def overlap(self, filter: Filter) -> bool:  # noqa: A002
         """Whether some filter may match some of the same events."""
         return any(item.overlaps(filter, self._registry) for item in self._filters)
 
-    def interested(self, event: Event) -> list[Interface]:
-        """The interfaces with some filter that matches, each once."""
-        return self._matcher.match_links(event)
+    def interested(self, event: Event) -> set[Interface]:
+        """The interfaces with some filter that matches."""
+        found: list[_Subscribers] = self._matcher.match(event)
+        return set[Interface]().union(*(each.interfaces() for each in found))
 
-    def interested_all(self, notifications: Sequence[Notify]) -> list[list[Interface]]:
-        """The interfaces that are interested in each of several notifications."""
+    def audiences(self, notifications: Sequence[Notify]) -> list[Audience]:
+        """Who wants each of several notifications; not to be changed, nor kept."""
         if len(notifications) < 2:
-            return [self.interested(notification.event) for notification in notifications]
-        offsets, found = self._matcher.route_events([notification.event for notification in notifications])
-        links, ends = found.tolist() if hasattr(found, "tolist") else found, list(offsets)
-        return [links[start:end] for start, end in pairwise(ends)]
+            return [_united(self._matcher.match(notification.event)) for notification in notifications]
+        offsets, found = self._matcher.match_events([notification.event for notification in notifications])
+        subscribers = found.tolist() if hasattr(found, "tolist") else found
+        return [_united(subscribers[start:end]) for start, end in pairwise(list(offsets))]
 
 
 class Seen:

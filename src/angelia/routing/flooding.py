@@ -67,9 +67,9 @@ class EventFlooding(Router):
     def _flood(self, notifications: list[Notify], sender: str | None) -> list[Routed]:
         hops = [peer for peer in self.peers if peer != sender]
         return [
-            self._routed(notification, interested, hops) if self._is_new(notification, sender) else NOWHERE
-            for notification, interested in zip(
-                notifications, self.interests.interested_all(notifications), strict=True
+            self._sent(notification, audience, hops) if self._is_new(notification, sender) else NOWHERE
+            for notification, audience in zip(
+                notifications, self.interests.audiences(notifications), strict=True
             )
         ]
 

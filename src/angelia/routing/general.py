@@ -20,14 +20,13 @@ outbids it.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from angelia.errors import RoutingError
 from angelia.filter import Filter, subscription_poset
 from angelia.messages import LinkState, Message, Notify, Send, SubscriptionChange, Subscriptions, Versions
-from angelia.routing.base import NOWHERE, Interests, Interface, Local, Peer, Routed, Router, Seen
+from angelia.routing.base import NOWHERE, Audience, Interests, Local, Peer, Routed, Router, Seen
 from angelia.routing.forwarding import Forwarding, Outcome
 from angelia.types import TypeRegistry
 
@@ -66,6 +65,7 @@ class GeneralPeer(Router):
         self.wanted: dict[str, Wanted] = {name: _UNKNOWN}
         self.seen = Seen()
         self._trees: dict[str, Branches] = {}
+        self._neighbors: dict[str, list[str]] = {}  # of each server, as far as the trees have asked
         self._told: dict[str, Versions] = {}  # the versions last sent to each neighbour
         self._handlers: dict[type, Callable[[str, Any], list[Send]]] = {
             LinkState: self._on_link_state,
@@ -126,8 +126,9 @@ class GeneralPeer(Router):
             return [Send(peer, self._versions())]
         if not self._is_reachable(change.origin):
             return self._not_now(peer)
-        before = known.filters if change.since else frozenset()
-        self._want(change.origin, Wanted(change.version, (before | change.added) - change.removed))
+        if not change.since:
+            self._want(change.origin, _UNKNOWN)
+        self._adjust(change)
         return [Send(hop, change) for hop in self.next_hops(change.origin, peer)]
 
     def _on_subscriptions(self, peer: str, whole: Subscriptions) -> list[Send]:
@@ -150,6 +151,15 @@ class GeneralPeer(Router):
         """Word of this server from before it was restarted: say anew what it wants."""
         new = self.wanted[self.name] = Wanted(self._after(version), self.exported())
         return [Send(peer, Subscriptions(self.name, *new)) for peer in self.peers]
+
+    def _adjust(self, change: SubscriptionChange) -> None:
+        origin, before = Peer(change.origin), self.wanted.get(change.origin, _UNKNOWN).filters
+        for item in change.removed & before:
+            self.interests.remove(origin, item)
+        for item in change.added - before - change.removed:
+            self.interests.add(origin, item)
+        now = (before | change.added) - change.removed
+        self.wanted[change.origin] = Wanted(change.version, now)
 
     def _want(self, origin: str, new: Wanted) -> None:
         old = self.wanted.get(origin, _UNKNOWN).filters
@@ -180,15 +190,15 @@ class GeneralPeer(Router):
         return routed
 
     def _route(self, notifications: list[Notify]) -> list[Routed]:
-        interested = self.interests.interested_all(notifications)
-        return [self._onward(*both) for both in zip(notifications, interested, strict=True)]
+        audiences = self.interests.audiences(notifications)
+        return [self._onward(*both) for both in zip(notifications, audiences, strict=True)]
 
-    def _onward(self, notification: Notify, interested: list[Interface]) -> Routed:
+    def _onward(self, notification: Notify, audience: Audience) -> Routed:
         if not self.seen.is_new(notification):
             return NOWHERE
         towards = self._tree(notification.origin).towards
-        hops = {towards[who.name] for who in interested if isinstance(who, Peer) and who.name in towards}
-        return self._routed(notification, interested, sorted(hops))
+        hops = {towards[name] for name in audience.peers & towards.keys()}
+        return self._sent(notification, audience, sorted(hops))
 
     # ------------------------------------------------ topology
 
@@ -228,6 +238,7 @@ class GeneralPeer(Router):
         before = self.links.get(state.origin, state)
         self.links[state.origin] = state
         self._trees.clear()
+        self._neighbors.clear()
         if not before.peers <= state.peers:
             self._forget_unreachable()
 
@@ -269,16 +280,15 @@ class GeneralPeer(Router):
 
     def _branches(self, origin: str) -> Branches:
         """The tree of shortest paths rooted at `origin`, from here on; the same at every server."""
-        parents: dict[str, str] = {}
-        queue = deque([origin])
-        while queue:
-            server = queue.popleft()
-            for peer in sorted(self._confirmed(server)):
-                if peer != origin and peer not in parents:
+        parents: dict[str, str] = {origin: origin}
+        queue = [origin]
+        for server in queue:  # which grows meanwhile
+            for peer in self._confirmed(server):
+                if peer not in parents:
                     parents[peer] = server
                     queue.append(peer)
         towards: dict[str, str] = {}
-        for server in parents:  # in the order of their distance: a parent comes before its children
+        for server in queue[1:]:  # in the order of their distance: a parent comes before its children
             parent = parents[server]
             if parent == self.name:
                 towards[server] = server
@@ -286,13 +296,17 @@ class GeneralPeer(Router):
                 towards[server] = towards[parent]
         return Branches(tuple(sorted(set(towards.values()))), towards)
 
-    def _confirmed(self, server: str) -> Iterable[str]:
-        """The peers of a server that say the same of their link."""
-        state = self.links.get(server)
-        for peer in state.peers if state is not None else ():
-            other = self.links.get(peer)
-            if other is not None and server in other.peers:
-                yield peer
+    def _confirmed(self, server: str) -> list[str]:
+        """The peers of a server that say the same of their link, in order."""
+        known = self._neighbors.get(server)
+        if known is None:
+            state = self.links.get(server)
+            known = self._neighbors[server] = sorted(
+                peer
+                for peer in (state.peers if state is not None else ())
+                if peer in self.links and server in self.links[peer].peers
+            )
+        return known
 
     def receive(self, peer: str, message: Message) -> Routed:
         """Process a message of a neighbour."""

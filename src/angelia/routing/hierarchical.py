@@ -13,7 +13,7 @@ from typing import Any
 from angelia.errors import RoutingError
 from angelia.filter import Filter
 from angelia.messages import Reach, Send
-from angelia.routing.base import Interface, Peer
+from angelia.routing.base import Audience
 from angelia.routing.peer import SubscriptionForwarding
 from angelia.types import TypeRegistry
 
@@ -59,10 +59,11 @@ class Hierarchical(SubscriptionForwarding):
     ) -> Send:
         return Send(peer, Reach(servers, gone, to_master=peer == self.master))
 
-    def _hops(self, interested: list[Interface], sender: Peer | None) -> set[str]:
+    def _hops(self, audience: Audience, sender: str | None) -> list[str]:
         """The subscribers, and the master whatever it is about (5.2.2.2)."""
-        hops = super()._hops(interested, sender)
-        return hops if self.master is None or sender == Peer(self.master) else hops | {self.master}
+        if self.master is None or sender == self.master:
+            return super()._hops(audience, sender)
+        return sorted((audience.peers | {self.master}) - {sender})
 
     def interest(self, filter: Filter) -> bool:  # noqa: A002
         """Whether a subscription is known that overlaps; what is wanted above is not known here."""

@@ -18,7 +18,7 @@ from typing import Any
 from angelia.errors import RoutingError
 from angelia.filter import Filter, subscription_poset
 from angelia.messages import Message, Notify, Reach, Send, Subscribe, Unsubscribe
-from angelia.routing.base import Interests, Interface, Local, Peer, Routed, Router
+from angelia.routing.base import Audience, Interests, Interface, Local, Peer, Routed, Router
 from angelia.routing.forwarding import Change, Collector, Forwarding, Outcome, pieces
 from angelia.types import TypeRegistry
 
@@ -98,20 +98,19 @@ class SubscriptionForwarding(Router):
     def receive_all(self, peer: str, notifications: list[Notify]) -> list[Routed]:
         """Process several notifications of a neighbour."""
         self.check_peer(peer)
-        return self._route(notifications, Peer(peer))
+        return self._route(notifications, peer)
 
-    def _route(self, notifications: list[Notify], sender: Peer | None) -> list[Routed]:
-        linked = bool(self.peers)
+    def _route(self, notifications: list[Notify], sender: str | None) -> list[Routed]:
         return [
-            self._routed(notification, interested, sorted(self._hops(interested, sender)) if linked else ())
-            for notification, interested in zip(
-                notifications, self.interests.interested_all(notifications), strict=True
+            self._sent(notification, audience, self._hops(audience, sender))
+            for notification, audience in zip(
+                notifications, self.interests.audiences(notifications), strict=True
             )
         ]
 
-    def _hops(self, interested: list[Interface], sender: Peer | None) -> set[str]:
+    def _hops(self, audience: Audience, sender: str | None) -> list[str]:
         """The neighbours that a notification goes to."""
-        return {who.name for who in interested if type(who) is Peer and who != sender}
+        return sorted(audience.peers - {sender}) if audience.peers else []
 
     # ------------------------------------------------ the network
 
@@ -153,7 +152,7 @@ class SubscriptionForwarding(Router):
         """Process a message of a neighbour."""
         self.check_peer(peer)
         if isinstance(message, Notify):
-            return self._route([message], Peer(peer))[0]
+            return self._route([message], peer)[0]
         handler = self._handlers.get(type(message))
         if handler is None:
             raise RoutingError(f"{type(self).__name__} does not understand {type(message).__name__}")

@@ -402,14 +402,16 @@ class Simulation:
             if type(effect) is Send:
                 self._send(broker, effect.peer, effect.message, cause, hops + 1)
             elif type(effect) is Deliver:
-                self._note_delivery(broker, effect, (effect.event,), cause, hops)
+                if self._journal is not None:
+                    self._note_delivery(self._journal, broker, effect, (effect.event,), cause, hops)
                 client = self.clients.get(effect.client)
                 if self._on_delivery is not None and client is not None:
                     self._on_delivery(
                         Delivery(self.now, client, effect.identities, effect.event, cause, hops)
                     )
             elif type(effect) is DeliverSequence:
-                self._note_delivery(broker, effect, effect.events, cause, hops)
+                if self._journal is not None:
+                    self._note_delivery(self._journal, broker, effect, effect.events, cause, hops)
             elif type(effect) is Reply:
                 self._replied(broker, effect)
             elif type(effect) is SetTimer:
@@ -523,17 +525,17 @@ class Simulation:
 
     def _note_delivery(
         self,
+        journal: Journal,
         broker: Broker,
         effect: Deliver | DeliverSequence,
         events: tuple[Event, ...],
         cause: int,
         hops: int,
     ) -> None:
-        if self._journal is not None:
-            kind, detail = type(effect).__name__, " ".join(event.id or "" for event in events)
-            for party in sorted(effect.identities):
-                number = self._next()
-                self._journal.add(self.now, "delivery", broker.name, party, kind, number, cause, hops, detail)
+        kind, detail = type(effect).__name__, " ".join(event.id or "" for event in events)
+        for party in sorted(effect.identities):
+            number = self._next()
+            journal.add(self.now, "delivery", broker.name, party, kind, number, cause, hops, detail)
 
     def _note(self, record: str, at: str, peer: str, kind: str, number: int, detail: str) -> None:
         """Record what is not a message, and is its own cause."""
