@@ -98,7 +98,7 @@ class Clinging(SubscriptionForwarding):
 class Raising(EventFlooding):
     """Fails altogether."""
 
-    def publish(self, notification: Notify) -> Routed:
+    def publish_all(self, notifications: list[Notify]) -> list[Routed]:
         raise KeyError("oops")
 
 
