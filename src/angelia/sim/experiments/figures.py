@@ -80,6 +80,7 @@ def _totals(study: Study, figure: Figure) -> None:
             _plot(axes, name, curve(_sweep(study, name, objects), "parties", "cost"))
         axes.set_ylabel("total cost")
         _logarithmic(axes, PARTIES)
+        _show_all(axes)
 
 
 def _below_saturation(study: Study, figure: Figure) -> None:
@@ -89,6 +90,7 @@ def _below_saturation(study: Study, figure: Figure) -> None:
             _plot(axes, name, curve(rows, "parties", "cost"))
         axes.set_xlabel(PARTIES)
         axes.set_ylabel("total cost")
+        _show_all(axes)
 
 
 def _per_service(study: Study, figure: Figure) -> None:
@@ -97,6 +99,7 @@ def _per_service(study: Study, figure: Figure) -> None:
             _plot(axes, name, curve(_sweep(study, name, objects), "parties", "cost", "requests"))
         axes.set_ylabel("cost per service request")
         _logarithmic(axes, PARTIES)
+        _show_all(axes)
 
 
 def _per_subscription(study: Study, figure: Figure) -> None:
@@ -137,6 +140,7 @@ def _worst(study: Study, figure: Figure) -> None:
             _plot(axes, name, worst_sites(study, name, objects))
         axes.set_ylabel("cost at the worst site")
         _logarithmic(axes, PARTIES)
+        _show_all(axes)
 
 
 def _growth(study: Study, figure: Figure) -> None:
@@ -195,7 +199,7 @@ def draw(study: Study, directory: Path) -> list[Path]:
         for axes in figure.axes:
             if axes.get_yscale() == "linear":
                 axes.set_ylim(bottom=0)
-                axes.yaxis.set_major_formatter("{x:,.0f}" if axes.get_ylim()[1] > 5 else "{x:g}")
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
             axes.grid(alpha=0.3)
         figure.axes[0].legend()
         for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
@@ -244,6 +248,14 @@ def _plot(axes: Axes, name: str, points: Curve) -> None:
         label=name,
     )
     axes.fill_between(points.x, points.least, points.most, color=color, alpha=0.15, linewidth=0)
+
+
+def _show_all(axes: Axes) -> None:
+    """A logarithmic scale for the cost, where on a linear one a curve would lie on the axis."""
+    highest = [float(np.max(np.asarray(line.get_ydata()))) for line in axes.lines]
+    if max(highest) > 5 * min(highest):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
 
 
 def _logarithmic(axes: Axes, label: str) -> None:
