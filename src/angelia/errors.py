@@ -22,6 +22,7 @@ __all__ = [
     "FilterError",
     "FilterLimitError",
     "FilterSyntaxError",
+    "LakeError",
     "MatcherError",
     "RequestError",
     "RoutingError",
@@ -97,6 +98,10 @@ class BatchError(MatcherError):
 
 class RequestError(AngeliaError, ValueError):
     """A request of a client is not allowed: it says why, and nothing was done."""
+
+
+class LakeError(AngeliaError):
+    """The event lake cannot do what it is asked for: its files say otherwise, or its disk refuses."""
 
 
 class RoutingError(AngeliaError):

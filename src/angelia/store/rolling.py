@@ -1,0 +1,117 @@
+"""Rolling: what segments hold becomes Parquet, one file a type and day, sorted by time.
+
+The name of a file follows from its segment, so that rolling again, after a crash, replaces files by the same.
+A segment goes when all its files are there. Until then whoever reads the lake reads the segment, not them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from angelia.store.catalog import Catalog
+from angelia.store.columns import Columns, declared, discover, table_of
+from angelia.store.layout import date_folder, events_folder, file_name, folder_of, sync_folder
+from angelia.store.segment import Parts
+from angelia.types import TypeRegistry
+
+__all__ = ["ROW_GROUP", "roll", "settled_columns", "temporary_name", "write_table"]
+
+ROW_GROUP = 32_768  # rows whose least and greatest values are known, and which are skipped as a whole
+
+_BLOOM = 0.01  # of ids that are not there seem to be
+
+
+def roll(
+    lake: Path,
+    broker: str,
+    number: int,
+    rows: Sequence[Parts],
+    catalog: Catalog,
+    registry: TypeRegistry,
+    *,
+    durable: bool = True,
+) -> list[Path]:
+    """Write the events of a segment to Parquet; returns the files."""
+    groups: dict[tuple[str | None, str], list[Parts]] = {}
+    started = datetime.fromtimestamp(number / 1e6, UTC)
+    for position, row in enumerate(rows):
+        if row.time is None:  # of an event that nobody stamped
+            row.time = started
+        if row.id is None:
+            row.id = f"{broker}-{number}-{position}"
+        groups.setdefault((row.type, date_folder(row.time)), []).append(row)
+    columns = _columns_of_types(groups, catalog, registry)
+    files = []
+    for (type_name, day), members in groups.items():
+        folder = events_folder(lake) / folder_of(type_name) / day
+        path = folder / file_name(broker, number, type_name)
+        table = table_of(members, columns[type_name], type_name)
+        write_table(table.sort_by("@time"), path, durable=durable)
+        files.append(path)
+    return files
+
+
+def _columns_of_types(
+    groups: dict[tuple[str | None, str], list[Parts]], catalog: Catalog, registry: TypeRegistry
+) -> dict[str | None, Columns]:
+    """The columns of each type in `groups`, settled with whoever else writes this lake."""
+    by_type: dict[str | None, list[Parts]] = {}
+    for (type_name, _), members in groups.items():
+        by_type.setdefault(type_name, []).extend(members)
+    return {
+        type_name: settled_columns(type_name, (row.attributes for row in members), catalog, registry)
+        for type_name, members in by_type.items()
+    }
+
+
+def settled_columns(
+    type_name: str | None,
+    rows: Iterable[dict[str, object]],
+    catalog: Catalog,
+    registry: TypeRegistry,
+) -> Columns:
+    """The columns of a type: the declared ones, or those that the events have."""
+    folder = folder_of(type_name)
+    if type_name is not None and type_name in registry:
+        return catalog.settle(folder, declared(registry.attributes(type_name)))
+    return catalog.settle(folder, discover(rows, catalog.columns(folder)))
+
+
+# ---------------------------------------------------------------- files
+
+
+def temporary_name(name: str) -> str:
+    """The name of a file while it is written; readers take no notice of it."""
+    return f"_{name}.{os.getpid()}.tmp"
+
+
+def write_table(table: pa.Table, path: Path, *, durable: bool = True) -> None:
+    """Write a file, sorted by time, and make it visible as a whole."""
+    is_new = not path.parent.is_dir()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(temporary_name(path.name))
+    pq.write_table(
+        table,
+        temporary,
+        row_group_size=ROW_GROUP,
+        compression="zstd",
+        write_page_index=True,
+        write_page_checksum=True,
+        sorting_columns=[pq.SortingColumn(table.schema.get_field_index("@time"))],
+        bloom_filter_options={"@id": {"ndv": max(1, min(table.num_rows, ROW_GROUP)), "fpp": _BLOOM}},
+    )
+    if durable:
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+    os.replace(temporary, path)
+    if durable:
+        sync_folder(path.parent)
+        if is_new:
+            sync_folder(path.parent.parent)
+            sync_folder(path.parent.parent.parent)

@@ -1,0 +1,306 @@
+"""A scan: what a filter wants of a snapshot, reading as little as can be.
+
+Folders are chosen by type and day, row groups by their statistics (`pruning.py`); of a row group, the columns
+that the filter asks about are read first, and the others only if a row matches. The last word has the
+matcher, or, for rows with something in `@rest`, the filter itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
+
+from angelia.errors import LakeError
+from angelia.event import Event
+from angelia.filter import Filter
+from angelia.matching import Matcher
+from angelia.store.catalog import Catalog
+from angelia.store.columns import REST, conformed, declared, discover, events_of, table_of
+from angelia.store.layout import (
+    LakeFile,
+    Segment,
+    events_folder,
+    folder_of,
+    listed,
+    parse_date,
+    replaced_name,
+)
+from angelia.store.pruning import EVERYTHING, NOTHING, pruning_expression, time_expression
+from angelia.store.segment import Damage, Parts, read_segment
+from angelia.types import TypeRegistry
+
+if TYPE_CHECKING:
+    from angelia.store.lake import Lake, Snapshot
+
+__all__ = ["Scan"]
+
+_UNREADABLE = (OSError, pa.ArrowException)
+_FORMAT = ds.ParquetFileFormat()
+
+
+class Scan:
+    """A question to a lake: a type, a filter, a range of time."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        type_name: str | None = None,
+        filter_: Filter | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        self._lake = lake
+        self._registry = lake.registry()
+        self._type = type_name
+        self._filter = filter_
+        self._since = since
+        self._until = until
+        self._types = _wanted_types(lake, type_name, filter_, self._registry)
+        self._snapshot = snapshot
+        self._matcher: Matcher | None = None
+        self._needed: tuple[str, ...] = ()
+        if filter_ is not None and not _is_true(filter_):
+            self._matcher = Matcher(self._registry)
+            self._matcher.add(0, filter_)
+            self._needed = (*sorted(filter_.attributes()), "@type", REST)
+
+    # ------------------------------------------------ answers
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Batches of what matches, with these columns."""
+        names = schema.names
+        snapshot = self._taken()
+        for source in (*map(self._from_file, snapshot.files), *map(self._from_segment, snapshot.segments)):
+            for batch in source:
+                yield conformed(
+                    batch.select([n for n in batch.schema.names if n in names or REST in names]), schema
+                )
+
+    def events(self) -> Iterator[Event]:
+        """Events that match, in order of time: day by day, and each day from all its files at once."""
+        snapshot = self._taken()
+        fresh = [_events(self._from_segment(each, in_order=True)) for each in snapshot.segments]
+        days: dict[Any, list[LakeFile]] = {}
+        for file in snapshot.files:
+            days.setdefault(file.date, []).append(file)
+        rolled = (event for day in sorted(days) for event in self._day(days[day]))
+        return heapq.merge(rolled, *fresh, key=_time)
+
+    def _day(self, files: list[LakeFile]) -> Iterator[Event]:
+        return heapq.merge(*(_events(self._from_file(file)) for file in sorted(files)), key=_time)
+
+    def segment_types(self, segment: Segment) -> set[str | None]:
+        """The types of the events in a segment."""
+        return {row.type for row in self._rows(segment)}
+
+    def _taken(self) -> Snapshot:
+        if self._snapshot is None:
+            self._snapshot = self._lake.snapshot(types=self._types, since=self._since, until=self._until)
+        return self._snapshot
+
+    # ------------------------------------------------ files
+
+    def _from_file(self, file: LakeFile) -> Iterator[pa.RecordBatch]:
+        path = _present(file.path)
+        try:
+            parquet = pq.ParquetFile(path, page_checksum_verification=True, memory_map=False)
+        except _UNREADABLE as error:
+            self._lake.report(file.path, error)
+            return
+        with parquet:
+            yield from self._row_groups(parquet, path)
+
+    def _row_groups(self, parquet: pq.ParquetFile, path: str) -> Iterator[pa.RecordBatch]:
+        schema = parquet.schema_arrow
+        coarse = self._coarse(schema)
+        try:
+            for group in _groups(path, schema, coarse, parquet.num_row_groups):
+                table = self._row_group(parquet, group, schema, coarse)
+                if table is not None and table.num_rows:
+                    yield from table.combine_chunks().to_batches()
+        except _UNREADABLE as error:
+            self._lake.report(path, error)
+
+    def _coarse(self, schema: pa.Schema) -> ds.Expression:
+        parts = [time_expression(self._since, self._until)]
+        if self._filter is not None:
+            parts.append(pruning_expression(self._filter, schema))
+        if any(part is NOTHING for part in parts):
+            return NOTHING
+        kept = [part for part in parts if part is not EVERYTHING]
+        return EVERYTHING if not kept else kept[0] if len(kept) == 1 else kept[0] & kept[1]
+
+    def _row_group(
+        self, parquet: pq.ParquetFile, group: int, schema: pa.Schema, coarse: ds.Expression
+    ) -> pa.Table | None:
+        """The rows of a row group that match; None if there are none."""
+        first = [name for name in schema.names if name in self._needed or name == "@time"]
+        if self._matcher is None or len(first) == len(schema.names):
+            return self._matching(_columns(parquet, group, schema.names), coarse)
+        numbered = _columns(parquet, group, first)
+        numbered = numbered.append_column("#", pa.array(range(numbered.num_rows), pa.int32()))
+        found = self._matching(numbered, coarse)
+        if not found.num_rows:
+            return None
+        others = [name for name in schema.names if name not in first]
+        table = _columns(parquet, group, others).take(found.column("#"))
+        for name in first:
+            table = table.append_column(schema.field(name), found.column(name))
+        return table.select(schema.names)
+
+    def _matching(self, table: pa.Table, coarse: ds.Expression) -> pa.Table:
+        if coarse is not EVERYTHING:
+            table = table.filter(coarse)
+        if self._matcher is None or not table.num_rows:
+            return table
+        return table.filter(self._mask(table))
+
+    def _mask(self, table: pa.Table) -> pa.Array:
+        """Which rows match, exactly."""
+        assert self._matcher is not None
+        assert self._filter is not None
+        asked = table.select([name for name in table.schema.names if name in self._needed and name != REST])
+        offsets, _ = self._matcher.match_batch(asked.combine_chunks())
+        ends = pa.array(offsets, pa.int64())
+        mask = pc.not_equal(ends[1:], ends[:-1])
+        rest = table.column(REST) if REST in table.schema.names else pa.nulls(0)
+        if rest.null_count < len(rest):
+            odd = pc.indices_nonzero(rest.is_valid()).to_pylist()
+            found = mask.to_pylist()
+            narrow = table.select([name for name in table.schema.names if name != "#"]).take(odd)
+            for position, event in zip(odd, events_of(narrow), strict=True):
+                found[position] = self._filter.matches(event, self._registry)
+            mask = pa.array(found, pa.bool_())
+        return mask
+
+    # ------------------------------------------------ segments
+
+    def _rows(self, segment: Segment) -> list[Parts]:
+        damage: list[Damage] = []
+        rows = [row for _, rows in read_segment(segment.path, 0, segment.size, damage) for row in rows]
+        for each in damage:
+            if not each.is_tail:  # the tail may be an append that is under way
+                self._lake.report(segment.path, f"{each.reason} at byte {each.offset}")
+        return rows
+
+    def _from_segment(self, segment: Segment, in_order: bool = False) -> Iterator[pa.RecordBatch]:
+        try:
+            rows = self._rows(segment)
+        except FileNotFoundError:  # rolled since the snapshot was taken
+            for file in _rolled_files(self._lake, segment):
+                yield from self._from_file(file)
+            return
+        tables = [self._matching(table, self._coarse(table.schema)) for table in self._tables(rows)]
+        if in_order and len(tables) > 1:
+            yield from _in_order(tables)
+            return
+        for table in tables:
+            yield from table.sort_by("@time").combine_chunks().to_batches()
+
+    def _tables(self, rows: list[Parts]) -> Iterator[pa.Table]:
+        """The events of a segment, type by type, with the columns that they would have in files."""
+        by_type: dict[str | None, list[Parts]] = {}
+        for row in rows:
+            by_type.setdefault(row.type, []).append(row)
+        catalog = Catalog(self._lake.path)
+        for name, members in by_type.items():
+            if self._types is None or (name or "Event") in self._types:
+                columns = catalog.columns(folder_of(name))
+                if name is not None and name in self._registry:
+                    columns |= declared(self._registry.attributes(name))
+                else:
+                    columns = discover((row.attributes for row in members), columns)
+                yield table_of(members, columns, name)
+
+
+def _is_true(filter_: Filter) -> bool:
+    return any(not (c.conditions or c.types or c.not_types) for c in filter_.conjunctions)
+
+
+def _wanted_types(
+    lake: Lake, type_name: str | None, filter_: Filter | None, registry: TypeRegistry
+) -> set[str] | None:
+    """The types whose folders are to be read; None: all."""
+    wanted = None if type_name is None else lake.type_names(type_name, registry)
+    if filter_ is None or not all(conjunction.types for conjunction in filter_.conjunctions):
+        return wanted
+    allowed: set[str] = set()
+    for conjunction in filter_.conjunctions:
+        allowed |= set.intersection(*(lake.type_names(name, registry) for name in conjunction.types))
+    return allowed if wanted is None else wanted & allowed
+
+
+def _groups(path: str, schema: pa.Schema, coarse: ds.Expression, count: int) -> Iterable[int]:
+    """The row groups whose statistics do not exclude a match."""
+    if coarse is NOTHING:
+        return ()
+    if coarse is EVERYTHING:
+        return range(count)
+    fragment = _FORMAT.make_fragment(path, LocalFileSystem()).subset(filter=coarse, schema=schema)
+    return [group.id for group in fragment.row_groups]
+
+
+def _columns(parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
+    # A name may lead to more columns than meant: Parquet takes dots for nesting.
+    return parquet.read_row_group(group, columns=names).select(names)
+
+
+def _present(path: str) -> str:
+    """Where a file of a snapshot is now: a compaction may have replaced it, and keeps it for a while."""
+    if os.path.exists(path):
+        return path
+    folder, name = os.path.split(path)
+    hidden = os.path.join(folder, replaced_name(name))
+    if os.path.exists(hidden):
+        return hidden
+    raise LakeError(f"{path} was compacted away while it was to be read; read the lake again")
+
+
+def _rolled_files(lake: Lake, segment: Segment) -> Iterator[LakeFile]:
+    """The files that a segment was rolled to, replaced ones included."""
+    prefix = f"{segment.broker}-{segment.number:016d}-"
+    for folder in sorted(events_folder(lake.path).iterdir()):
+        for day in sorted(folder.iterdir()):
+            on = parse_date(day.name)
+            for name in {n.removeprefix(replaced_name("")) for n in listed(day)} if on else ():
+                if name.startswith(prefix) and name.endswith(".parquet"):
+                    assert on is not None
+                    tag = name.removesuffix(".parquet").rpartition("-")[2]
+                    yield LakeFile(str(day / name), folder.name, on, segment.broker, segment.number, tag, 0)
+
+
+def _in_order(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Rows of tables with different columns, in order of time, as runs of one table each."""
+    ordered = [table.sort_by("@time") for table in tables]
+    heads = [
+        [(at, i) for at in table.column("@time").cast(pa.int64()).to_pylist()]
+        for i, table in enumerate(ordered)
+    ]
+    taken = [0] * len(tables)
+    run, length = -1, 0
+    for _, which in heapq.merge(*heads):
+        if which != run and run >= 0:
+            yield from ordered[run].slice(taken[run], length).combine_chunks().to_batches()
+            taken[run], length = taken[run] + length, 0
+        run, length = which, length + 1
+    if run >= 0:
+        yield from ordered[run].slice(taken[run], length).combine_chunks().to_batches()
+
+
+def _events(batches: Iterable[pa.RecordBatch]) -> Iterator[Event]:
+    for batch in batches:
+        yield from events_of(batch)
+
+
+def _time(event: Event) -> Any:
+    return event.time
