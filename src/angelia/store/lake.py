@@ -30,10 +30,13 @@ from angelia.store.layout import (
     events_folder,
     folder_names,
     folder_of,
+    is_marker,
     listed,
+    marker_result,
     name_of,
     parse_date,
     parse_file,
+    replaced_name,
     tag_of,
     wal_folder,
 )
@@ -204,16 +207,9 @@ class Lake:
                 or (until is not None and day > until.date())
             ):
                 continue
-            names = listed(top / name)
-            gone = replaced_files(top / name, names)
-            for each in names:
-                if each[0] in "._" or each in gone:
-                    continue
-                path = top / name / each
-                try:
-                    file = parse_file(str(path), folder, day, path.stat().st_size)
-                except FileNotFoundError:
-                    continue  # removed with a compaction's leftovers
+            for each in visible_files(top / name):
+                path = str(top / name / each)
+                file = parse_file(path, folder, day, _size(path))
                 if file is not None:
                     yield file
 
@@ -277,18 +273,32 @@ class Lake:
 
 
 def replaced_files(folder: Path, names: list[str]) -> set[str]:
-    """The files of a folder whose events are in another one now: a compaction's marker tells which."""
+    """The files of a folder whose events are in another one now: markers of compactions tell which."""
     gone: set[str] = set()
     there = set(names)
-    for name in names:
-        if name.startswith("_compacted-") and name.endswith(".json"):
-            result = name.removeprefix("_compacted-").removesuffix(".json")
-            if result in there:
-                try:
-                    gone.update(json.loads((folder / name).read_text("utf-8"))["replaces"])
-                except FileNotFoundError:
-                    continue  # the compaction is over, and so are the files
+    for name in filter(is_marker, names):
+        if marker_result(name) in there:
+            gone.update(json.loads((folder / name).read_text("utf-8"))["replaces"])
     return gone
+
+
+def visible_files(folder: Path) -> list[str]:
+    """The files of a folder that count, at one moment."""
+    while True:
+        names = listed(folder)
+        try:
+            gone = replaced_files(folder, names)
+        except FileNotFoundError:  # a marker went since, and with it what it told of
+            continue
+        return [name for name in names if name[0] not in "._" and name not in gone]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:  # replaced since it was listed, and kept for who has listed it
+        folder, name = os.path.split(path)
+        return os.stat(os.path.join(folder, replaced_name(name))).st_size
 
 
 def _parsed(filter: Filter | str | None) -> Filter | None:  # noqa: A002

@@ -27,17 +27,25 @@ __all__ = [
     "UNTYPED",
     "LakeFile",
     "Segment",
+    "compacted_name",
     "date_folder",
     "events_folder",
     "file_name",
     "folder_names",
     "folder_of",
+    "is_marker",
     "listed",
+    "marker_name",
+    "marker_result",
+    "name_of",
+    "parse_date",
     "parse_file",
     "replaced_name",
     "segment_path",
     "sync_folder",
     "tag_of",
+    "temporary_name",
+    "temporary_owner",
     "types_folder",
     "wal_folder",
 ]
@@ -48,6 +56,7 @@ COMPACTED = "compacted"  # stands for the broker in the names of files that `com
 _MAX_FOLDER = 200  # bytes; file systems allow 255
 _ODD = re.compile(rb"[^A-Za-z0-9._-]")
 _FILE = re.compile(r"(?P<broker>.+)-(?P<segment>\d{1,20})-(?P<tag>[0-9a-f]{8})\.parquet")
+_TEMPORARY = re.compile(rf"_{_FILE.pattern}\.\d+\.tmp")
 _DATE = re.compile(r"date=(\d{4}-\d\d-\d\d)")
 
 
@@ -118,9 +127,40 @@ def file_name(broker: str, segment: int, type_name: str | None) -> str:
     return f"{_escape(broker)}-{segment:016d}-{tag_of(type_name)}.parquet"
 
 
+def compacted_name(number: int, tag: str) -> str:
+    """The name of a file that a compaction makes."""
+    return f"{COMPACTED}-{number:016d}-{tag}.parquet"
+
+
 def replaced_name(name: str) -> str:
     """The name, hidden from readers, of a file whose events are in another one now."""
     return f"_replaced-{name}"
+
+
+def marker_name(name: str) -> str:
+    """The name of the marker that tells what a compacted file replaces."""
+    return f"_marker-{name}.json"
+
+
+def is_marker(name: str) -> bool:
+    """Whether a name is that of a marker."""
+    return name.startswith("_marker-") and name.endswith(".json")
+
+
+def marker_result(name: str) -> str:
+    """The compacted file that a marker is about."""
+    return name.removeprefix("_marker-").removesuffix(".json")
+
+
+def temporary_name(name: str) -> str:
+    """The name of a file while it is written; readers take no notice of it."""
+    return f"_{name}.{os.getpid()}.tmp"
+
+
+def temporary_owner(name: str) -> str | None:
+    """The broker (the name of its folder) that writes a file under a temporary name, or None."""
+    parts = _TEMPORARY.fullmatch(name)
+    return None if parts is None else parts["broker"]
 
 
 # ---------------------------------------------------------------- places

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from angelia.store.catalog import Catalog
 from angelia.store.columns import Columns, declared, discover, table_of
-from angelia.store.layout import date_folder, events_folder, file_name, folder_of, sync_folder
+from angelia.store.layout import date_folder, events_folder, file_name, folder_of, sync_folder, temporary_name
 from angelia.store.segment import Parts
 from angelia.types import TypeRegistry
 
-__all__ = ["ROW_GROUP", "roll", "settled_columns", "temporary_name", "write_table"]
+__all__ = ["ROW_GROUP", "hidden_table", "roll", "settled_columns", "write_table"]
 
 ROW_GROUP = 32_768  # rows whose least and greatest values are known, and which are skipped as a whole
 
@@ -86,15 +86,20 @@ def settled_columns(
 # ---------------------------------------------------------------- files
 
 
-def temporary_name(name: str) -> str:
-    """The name of a file while it is written; readers take no notice of it."""
-    return f"_{name}.{os.getpid()}.tmp"
-
-
 def write_table(table: pa.Table, path: Path, *, durable: bool = True) -> None:
     """Write a file, sorted by time, and make it visible as a whole."""
     is_new = not path.parent.is_dir()
     path.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(hidden_table(table, path, durable=durable), path)
+    if durable:
+        sync_folder(path.parent)
+        if is_new:
+            sync_folder(path.parent.parent)
+            sync_folder(path.parent.parent.parent)
+
+
+def hidden_table(table: pa.Table, path: Path, *, durable: bool = True) -> Path:
+    """Write what is to become the file `path` under a name that readers take no notice of."""
     temporary = path.with_name(temporary_name(path.name))
     pq.write_table(
         table,
@@ -109,9 +114,4 @@ def write_table(table: pa.Table, path: Path, *, durable: bool = True) -> None:
     if durable:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-    os.replace(temporary, path)
-    if durable:
-        sync_folder(path.parent)
-        if is_new:
-            sync_folder(path.parent.parent)
-            sync_folder(path.parent.parent.parent)
+    return temporary
