@@ -98,12 +98,13 @@ class Lake:
 
     def types(self) -> list[str]:
         """The names of the types that there are events of, sorted; `Event` stands for events without."""
-        names = {self._type_of(folder) for folder in folder_names(events_folder(self.path))}
+        names = {self.type_of(folder) for folder in folder_names(events_folder(self.path))}
         for segment in self._segments():
-            names |= {name or UNTYPED for name in Scan(self).segment_types(segment)}
+            names |= Scan(self).segment_types(segment).keys()
         return sorted(names)
 
-    def _type_of(self, folder: str) -> str:
+    def type_of(self, folder: str) -> str:
+        """The type whose folder this is."""
         name = name_of(folder)
         if name is not None:
             return name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from angelia.matching import Matcher
 from angelia.store.catalog import Catalog
 from angelia.store.columns import REST, conformed, declared, discover, events_of, table_of
 from angelia.store.layout import (
+    UNTYPED,
     LakeFile,
     Segment,
     events_folder,
@@ -99,9 +101,12 @@ class Scan:
     def _day(self, files: list[LakeFile]) -> Iterator[Event]:
         return heapq.merge(*(_events(self._from_file(file)) for file in sorted(files)), key=_time)
 
-    def segment_types(self, segment: Segment) -> set[str | None]:
-        """The types of the events in a segment."""
-        return {row.type for row in self._rows(segment)}
+    def segment_types(self, segment: Segment) -> Counter[str]:
+        """The types of the events in a segment, and how many there are of each."""
+        try:
+            return Counter(row.type or UNTYPED for row in self._rows(segment))
+        except FileNotFoundError:  # rolled since
+            return Counter()
 
     def _taken(self) -> Snapshot:
         if self._snapshot is None:
@@ -214,7 +219,7 @@ class Scan:
             by_type.setdefault(row.type, []).append(row)
         catalog = Catalog(self._lake.path)
         for name, members in by_type.items():
-            if self._types is None or (name or "Event") in self._types:
+            if self._types is None or (name or UNTYPED) in self._types:
                 columns = catalog.columns(folder_of(name))
                 if name is not None and name in self._registry:
                     columns |= declared(self._registry.attributes(name))

@@ -21,7 +21,7 @@ import msgspec
 from angelia.errors import LakeError
 from angelia.event import Event
 
-__all__ = ["HEAD", "Damage", "Parts", "encode_event", "parts_of", "read_segment", "record"]
+__all__ = ["HEAD", "Damage", "Parts", "encode_event", "event_of", "read_segment", "record"]
 
 _SIGN = b"\xa7WAL"
 _HEAD = struct.Struct("<4sII")
@@ -54,14 +54,18 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Parts])
 
 
-def parts_of(event: Event) -> Parts:
-    """An event, taken apart."""
-    return Parts(dict(event.attributes), event.type, event.source, event.subject, event.id, event.time)
-
-
 def encode_event(event: Event) -> bytes:
     """An event as it stands in a record, and on the wire."""
     return _encoder.encode((event._attributes, event.type, event.source, event.subject, event.id, event.time))
+
+
+def event_of(parts: Parts) -> Event:
+    """An event from its parts, which were an event's before."""
+    attributes = parts.attributes
+    for name, value in attributes.items():
+        if type(value) is list:
+            attributes[name] = tuple(value)
+    return Event.trusted(attributes, parts.type, parts.source, parts.subject, parts.id, parts.time)
 
 
 def record(encoded: Sequence[bytes]) -> bytes:

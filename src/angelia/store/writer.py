@@ -11,8 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -199,11 +198,23 @@ class LakeWriter:
                 return Position(self._last + 1, 0)
             return Position(self._active.number, self._active.size)
 
+    def path(self, number: int) -> Path:
+        """Where a segment is."""
+        return segment_path(self.lake, self.broker_id, number)
+
+    def following(self, number: int) -> int | None:
+        """The first segment from a number on that is there, or None."""
+        with self._lock:
+            active = [] if self._active is None else [self._active.number]
+            return min(
+                (each for each in (*self._rolled, *self._sealed, *active) if each >= number), default=None
+            )
+
     # ------------------------------------------------ segments
 
     def _open(self) -> _Active:
         number = max(self._last + 1, round(self._clock() * 1e6))
-        path = segment_path(self.lake, self.broker_id, number)
+        path = self.path(number)
         self._write_last(number)
         self._active = active = _Active(path, number, self._clock())
         if self.fsync != "none":
@@ -255,7 +266,7 @@ class LakeWriter:
                 count += 1
 
     def _roll(self, number: int) -> None:
-        path = segment_path(self.lake, self.broker_id, number)
+        path = self.path(number)
         damage: list[Damage] = []
         rows: list[Parts] = []
         for _, events in read_segment(path, damage=damage):
@@ -282,19 +293,10 @@ class LakeWriter:
         oldest = min(self._holds.values(), default=None)
         for number in list(self._rolled):
             if oldest is None or number < oldest:
-                segment_path(self.lake, self.broker_id, number).unlink(missing_ok=True)
+                self.path(number).unlink(missing_ok=True)
                 self._rolled.remove(number)
         if self.fsync != "none":
             sync_folder(self._wal)
-
-    @contextmanager
-    def held(self, position: Position) -> Iterator[None]:
-        """Keep the segments from `position` on, as long as the block lasts: somebody follows them."""
-        token = self.hold(position)
-        try:
-            yield
-        finally:
-            self.release(token)
 
     def hold(self, position: Position, token: object = None) -> object:
         """Keep the segments from `position` on until `release`; a `token` moves on what it holds."""
