@@ -35,6 +35,8 @@ __all__ = [
     "rest_of",
     "schema_of",
     "table_of",
+    "tagged",
+    "untagged",
     "widened",
 ]
 
@@ -58,6 +60,11 @@ class Column(NamedTuple):
 
     datatype: Datatype
     repeated: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Column:
+        """The column of a text such as `string[]`."""
+        return column_of(text)
 
     @property
     def arrow(self) -> pa.DataType:
@@ -239,12 +246,13 @@ def _rest_array(rest: Mapping[int, dict[str, Any]], count: int) -> pa.Array:
 
 
 def _rest_text(values: Mapping[str, Any]) -> str:
-    return msgspec.json.encode({name: _tagged(values[name]) for name in sorted(values)}).decode()
+    return msgspec.json.encode({name: tagged(values[name]) for name in sorted(values)}).decode()
 
 
-def _tagged(value: Any) -> Any:
+def tagged(value: Any) -> Any:
+    """A value as JSON can have it."""
     if isinstance(value, list | tuple):
-        return [_tagged(element) for element in value]
+        return [tagged(element) for element in value]
     if isinstance(value, datetime):
         return {"$timestamp": format_timestamp(value)}
     if isinstance(value, float) and value - value != 0:
@@ -254,13 +262,14 @@ def _tagged(value: Any) -> Any:
 
 def rest_of(text: str) -> dict[str, Value]:
     """The attributes that a `@rest` holds."""
-    return {name: _untagged(value) for name, value in msgspec.json.decode(text).items()}
+    return {name: untagged(value) for name, value in msgspec.json.decode(text).items()}
 
 
-def _untagged(value: Any) -> Any:
+def untagged(value: Any) -> Any:
+    """A value that `tagged` made."""
     match value:
         case list():
-            return tuple([_untagged(element) for element in value])
+            return tuple([untagged(element) for element in value])
         case {"$timestamp": str(text)}:
             return parse_timestamp(text)
         case {"$float": str(text)}:

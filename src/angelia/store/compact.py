@@ -32,9 +32,11 @@ import pyarrow.parquet as pq
 from angelia.errors import LakeError
 from angelia.store.catalog import Catalog, open_locked, write_whole
 from angelia.store.columns import CONTEXT_SCHEMA, arrow_column, conformed, schema_of
+from angelia.store.ingest import finish_imports
 from angelia.store.lake import Lake, replaced_files
 from angelia.store.layout import (
     COMPACTED,
+    IMPORT,
     LakeFile,
     compacted_name,
     events_folder,
@@ -79,7 +81,7 @@ def compact(
     *,
     grace: float = GRACE,
     clock: Callable[[], float] = time.time,
-    progress: Callable[[str], None] = lambda folder: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compaction:
     """Merge small files, roll what dead brokers left, and tidy up. To do it again changes nothing."""
     lake = Lake(path)
@@ -90,16 +92,25 @@ def compact(
         raise LakeError(f"another compaction of {lake.path} is under way")
     try:
         done = Compaction()
+        if not is_owned(lake.path, IMPORT):
+            finish_imports(lake.path)
         _roll_orphans(lake, done)
-        for folder in folder_names(events_folder(lake.path)):
-            for day in folder_names(events_folder(lake.path) / folder):
-                on = parse_date(day)
-                if on is not None:
-                    progress(f"{folder}/{day}")
-                    _Day(lake, folder, on, grace, clock, done).run()
+        days = list(_days(lake.path))
+        for number, (folder, on) in enumerate(days, 1):
+            _Day(lake, folder, on, grace, clock, done).run()
+            progress(number, len(days))
         return done
     finally:
         os.close(lock)
+
+
+def _days(lake: Path) -> Iterator[tuple[str, date]]:
+    """The folders of types and days."""
+    for folder in folder_names(events_folder(lake)):
+        for name in folder_names(events_folder(lake) / folder):
+            day = parse_date(name)
+            if day is not None:
+                yield folder, day
 
 
 def is_owned(lake: Path, broker: str) -> bool:

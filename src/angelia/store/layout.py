@@ -24,6 +24,7 @@ from pathlib import Path
 
 __all__ = [
     "COMPACTED",
+    "IMPORT",
     "UNTYPED",
     "LakeFile",
     "Segment",
@@ -52,6 +53,7 @@ __all__ = [
 
 UNTYPED = "Event"  # the folder of events without a type
 COMPACTED = "compacted"  # stands for the broker in the names of files that `compact` made
+IMPORT = "import"  # and in those of files that were imported
 
 _MAX_FOLDER = 200  # bytes; file systems allow 255
 _ODD = re.compile(rb"[^A-Za-z0-9._-]")

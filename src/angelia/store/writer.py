@@ -21,7 +21,7 @@ from angelia.errors import AngeliaError, LakeError
 from angelia.event import Event
 from angelia.store import segment as segments
 from angelia.store.catalog import Catalog, open_locked
-from angelia.store.layout import COMPACTED, segment_path, sync_folder, wal_folder
+from angelia.store.layout import COMPACTED, IMPORT, segment_path, sync_folder, wal_folder
 from angelia.store.rolling import roll
 from angelia.store.segment import Damage, Parts, encode_event, read_segment
 from angelia.types import TypeRegistry
@@ -29,6 +29,9 @@ from angelia.types import TypeRegistry
 __all__ = ["Fsync", "LakeWriter", "Limits", "Position", "Recovery"]
 
 log = logging.getLogger("angelia.lake")
+
+_RESERVED = (COMPACTED, IMPORT)
+_PATIENCE = 10  # times that a lock is asked for
 
 Fsync = Literal["batch", "interval", "none"]
 
@@ -113,8 +116,8 @@ class LakeWriter:
     ) -> None:
         if fsync not in get_args(Fsync):
             raise LakeError(f"there is no fsync policy {fsync!r}; there are {', '.join(get_args(Fsync))}")
-        if not broker_id or broker_id == COMPACTED:
-            raise LakeError(f"a broker that writes a lake needs a name other than {COMPACTED!r}")
+        if not broker_id or broker_id in _RESERVED:
+            raise LakeError(f"a broker that writes a lake needs a name, other than {' and '.join(_RESERVED)}")
         self.lake = Path(directory)
         self.broker_id = broker_id
         self.fsync: Fsync = fsync
@@ -350,6 +353,11 @@ class LakeWriter:
 
     def _own(self) -> int:
         owner = open_locked(self._wal / "lock", wait=False)
+        for _ in range(_PATIENCE):  # somebody may just have a look whether anybody has it
+            if owner is not None:
+                break
+            time.sleep(0.02)
+            owner = open_locked(self._wal / "lock", wait=False)
         if owner is None:
             raise LakeError(
                 f"another process writes {self.lake} as {self.broker_id!r}; brokers that share a lake "
