@@ -189,15 +189,20 @@ class _Day:
                     path.unlink()
                     names.discard(name)
                     self._done.removed += 1
-            elif (owner := temporary_owner(name)) is not None and (
-                owner == COMPACTED or not is_owned(self._lake.path, owner)
-            ):
+            elif self._is_abandoned(name):
                 path.unlink(missing_ok=True)
                 self._done.removed += 1
         for marker in filter(is_marker, sorted(names)):
             replaced = json.loads((self._path / marker).read_text("utf-8"))["replaces"]
             if not any(name in names or replaced_name(name) in names for name in replaced):
                 (self._path / marker).unlink()
+
+    def _is_abandoned(self, name: str) -> bool:
+        """Whether a file is half-written, and nobody writes it any more: compactions come one by one."""
+        if name[0] == ".":
+            return name.endswith(".tmp")  # a marker
+        owner = temporary_owner(name)
+        return owner is not None and (owner == COMPACTED or not is_owned(self._lake.path, owner))
 
     # ------------------------------------------------ merging
 
