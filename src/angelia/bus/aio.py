@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from weakref import ref
 
-from angelia.bus.core import Core, Stats
+from angelia.bus.core import Stats, core_of
+from angelia.bus.history import LakeSync
 from angelia.bus.mailbox import DEFAULT_SIZE, Policy, Ticket
 from angelia.bus.network import Network
 from angelia.bus.party import Handle, Item, Wanted, log
@@ -46,11 +49,15 @@ class Subscription(Handle[T]):
         where: str | Filter | None,
         size: int,
         policy: Policy,
+        since: datetime | str | None = None,
     ) -> None:
         self._tasks = tasks
         self._task: asyncio.Task[None] | None = None
         self._something = asyncio.Event()
-        super().__init__(session, what, where, size, policy, self._arrived, callback)
+        self._reading = asyncio.Lock()
+        super().__init__(session, what, where, size, policy, self._arrived, callback, since)
+        if since is not None and callback is not None:
+            self._arrived()
 
     # ------------------------------------------------ reading
 
@@ -58,10 +65,20 @@ class Subscription(Handle[T]):
         """The next event; waits for it."""
         self._check_readable()
         while not self._mailbox.is_readable:
+            if self._past is not None:
+                await self._read_past()
+                continue
             self._something.clear()
             await self._something.wait()
         self._mailbox.reader = ref(_this_task())
         return self._party.decode(self._mailbox.get())
+
+    async def _read_past(self) -> None:
+        """Read on in the past, in a thread: the disk may be slow."""
+        async with self._reading:
+            past = self._past
+            if past is not None and not self._mailbox.is_readable:
+                self._take_past(await asyncio.to_thread(past.read, self._past_chunk))
 
     def drain(self) -> list[T]:
         """All events that are in the queue now, without waiting."""
@@ -92,7 +109,10 @@ class Subscription(Handle[T]):
         """Give the callback one event after the other, until none is left."""
         self._mailbox.reader = ref(_this_task())
         try:
-            while self._mailbox.is_readable:
+            while self._mailbox.is_readable or self._past is not None:
+                if not self._mailbox.is_readable:
+                    await self._read_past()
+                    continue
                 await self._call(callback, self._mailbox.get())
                 await asyncio.sleep(0)  # others are due
         except ClosedError:
@@ -116,6 +136,7 @@ class Subscription(Handle[T]):
     async def close(self) -> None:
         """Unsubscribe. What is in the queue is forgotten; a callback that runs comes to its end."""
         self._party.close()
+        self._leave_past()
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait([self._task])
 
@@ -174,6 +195,7 @@ class Client:
         *,
         size: int = DEFAULT_SIZE,
         policy: Policy = "block",
+        since: datetime | str | None = None,
     ) -> Subscription[Event]: ...
     @overload
     def subscribe(
@@ -183,6 +205,7 @@ class Client:
         *,
         size: int = DEFAULT_SIZE,
         policy: Policy = "block",
+        since: datetime | str | None = None,
     ) -> Subscription[tuple[Event, ...]]: ...
     @overload
     def subscribe(
@@ -193,6 +216,7 @@ class Client:
         where: str | Filter | None = None,
         size: int = DEFAULT_SIZE,
         policy: Policy = "block",
+        since: datetime | str | None = None,
     ) -> Subscription[T]: ...
     def subscribe(
         self,
@@ -202,14 +226,16 @@ class Client:
         where: str | Filter | None = None,
         size: int = DEFAULT_SIZE,
         policy: Policy = "block",
+        since: datetime | str | None = None,
     ) -> Subscription[Any]:
         """Subscribe with a filter or pattern, its text, or an event class (and `where`, to narrow it).
 
         For a pattern (`f1 then f2`), what comes is a tuple of events.
         A callback, plain or asynchronous, is called with one event after the other; without one,
         iterate over what is returned. `size` and `policy` are those of its queue.
+        With `since`, a time, what comes first is the past from then on, from the lake of the bus.
         """
-        return self._subscription(self._session, self._tasks, filter, callback, where, size, policy)
+        return self._subscription(self._session, self._tasks, filter, callback, where, size, policy, since)
 
     async def advertise(self, advertisement: str | Advertisement | type[Any]) -> None:
         """Tell what this client is going to publish."""
@@ -245,7 +271,9 @@ class Bus(Client):
     """Publish and subscribe within this process: `Bus()`, or several brokers `Bus(5, topology="line")`.
 
     The bus is itself a client, at the first broker; `client` makes more. `clock` gives the time that
-    events are stamped with, in seconds since 1970.
+    events are stamped with, in seconds since 1970. With `lake`, a directory, what is published is kept in
+    it: on the disk with each publication (`lake_sync="batch"`), every second ("interval"), or at leisure
+    ("none").
     """
 
     def __init__(
@@ -255,8 +283,12 @@ class Bus(Client):
         topology: str = "tree",
         routing: str = "peer",
         clock: Callable[[], float] = time.time,
+        lake: str | os.PathLike[str] | None = None,
+        lake_sync: LakeSync = "interval",
     ) -> None:
-        self._core = Core(Network(brokers, topology, routing, clock()), clock)
+        self._core = core_of(
+            Network(brokers, topology, routing, clock(), lake is not None), clock, lake, lake_sync
+        )
         super().__init__(self._core.session("bus"), {})
 
     def client(self, name: str, *, broker: str | None = None) -> Client:
@@ -276,6 +308,8 @@ class Bus(Client):
         """End all clients. Iterations end with what is queued; callbacks come to their end first."""
         self._core.close()
         await callbacks_done(self._tasks)
+        if self._core.lake is not None:
+            await asyncio.to_thread(self._core.lake.close)
 
 
 def _this_task() -> asyncio.Task[Any]:

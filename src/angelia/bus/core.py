@@ -7,19 +7,24 @@ both have it. Requests take effect in the order in which they are made.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from angelia.bus.history import LakeSync, open_lake
 from angelia.bus.mailbox import Ticket
 from angelia.bus.party import Item, Party, SubscriptionStats
 from angelia.bus.session import Session
 from angelia.errors import ClosedError, RequestError
-from angelia.messages import Deliver, DeliverSequence, Effect, FromClient, Input, Reply, Request
+from angelia.messages import Deliver, DeliverSequence, Effect, FromClient, Input, Published, Reply, Request
 from angelia.node import Node
 
-__all__ = ["Brokers", "Core", "Stats"]
+if TYPE_CHECKING:
+    from angelia.store import LakeWriter
+
+__all__ = ["Brokers", "Core", "Stats", "core_of"]
 
 
 @dataclass(frozen=True)
@@ -64,11 +69,20 @@ class Brokers(Protocol):
         """Give inputs to brokers and pass on all that they send; returns the effects for clients."""
 
 
+def core_of(
+    network: Brokers, clock: Callable[[], float], lake: str | os.PathLike[str] | None, sync: LakeSync
+) -> Core:
+    """The core of a bus, with a lake if it has one."""
+    nodes = list(network.nodes.values())
+    return Core(network, clock, None if lake is None else open_lake(lake, sync, nodes, clock))
+
+
 class Core:
     """The clients of a bus and its network."""
 
-    def __init__(self, network: Brokers, clock: Callable[[], float]) -> None:
+    def __init__(self, network: Brokers, clock: Callable[[], float], lake: LakeWriter | None = None) -> None:
         self.clock = clock
+        self.lake = lake
         self.network = network
         self.sessions: dict[str, Session] = {}
         self.parties: dict[str, Party[Any]] = {}
@@ -99,8 +113,16 @@ class Core:
         """Have a request done. Returns what became of it, and who is to be waited for."""
         given = FromClient(session.name, request)
         effects = self.network.run([(session.broker, given)], self.clock())
+        self._keep(effects)
         reply = next(effect for effect in effects if isinstance(effect, Reply))
         return reply, self.deliver(effects)
+
+    def _keep(self, effects: Iterable[Effect]) -> None:
+        """Have what was published in the lake before anybody has it."""
+        if self.lake is not None:
+            for effect in effects:
+                if isinstance(effect, Published):
+                    self.lake.append(effect.events)
 
     def deliver(self, effects: Iterable[Effect]) -> list[Ticket[Item]]:
         """Put what was delivered into the queues. Returns who is to be waited for."""

@@ -8,7 +8,7 @@ synchronous one a lock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, Literal, TypeVar, get_args
 from weakref import ref
 
@@ -61,6 +61,9 @@ class Mailbox(Generic[T]):
         self.policy = policy
         self.received = 0
         self.dropped = 0
+        self.is_behind = (
+            False  # what is put is not taken: the consumer reads it elsewhere, and will come to it
+        )
         self.reader: ref[Any] | None = None  # the task or thread that read last
         self._items: deque[T] = deque()
         self._waiting: deque[Ticket[T]] = deque()
@@ -84,13 +87,19 @@ class Mailbox(Generic[T]):
 
     def put(self, item: T) -> Ticket[T] | None:
         """Add an item. A ticket tells that the queue is full, and whether to wait."""
-        if self._end is not None:
+        if self._end is not None or self.is_behind:
             return None
         self.received += 1
         if len(self._items) < self.size:
             self._add(item)
             return Ticket(self, item, admitted=True) if len(self._items) == self.size else None
         return _WHEN_FULL[self.policy](self, item)
+
+    def feed(self, items: Iterable[T]) -> None:
+        """Add what the consumer read elsewhere, however much it is."""
+        for item in items:
+            self.received += 1
+            self._add(item)
 
     def _add(self, item: T) -> None:
         self._items.append(item)

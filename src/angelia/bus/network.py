@@ -41,12 +41,13 @@ TOPOLOGIES: dict[str, Callable[[int], Iterator[tuple[int, int]]]] = {
 class Network:
     """Brokers `b1` … `bn`, linked as a topology says."""
 
-    def __init__(self, brokers: int, topology: str, routing: str, now: float) -> None:
+    def __init__(self, brokers: int, topology: str, routing: str, now: float, records: bool = False) -> None:
         if not isinstance(brokers, int) or brokers < 1:
             raise RequestError(f"a bus has at least one broker, not {brokers!r}")
         if topology not in TOPOLOGIES:
             raise RequestError(f"there is no topology {topology!r}; there are {', '.join(TOPOLOGIES)}")
-        self.nodes = {f"b{number}": Node(f"b{number}", routing) for number in range(1, brokers + 1)}
+        names = [f"b{number}" for number in range(1, brokers + 1)]
+        self.nodes = {name: Node(name, routing, records=records) for name in names}
         self.messages = 0
         self._links: set[frozenset[str]] = set()
         for upper, lower in TOPOLOGIES[topology](brokers):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from angelia.bus.history import CHUNK
 from angelia.bus.mailbox import Mailbox, Policy
-from angelia.errors import RequestError
+from angelia.errors import AngeliaError, RequestError
 from angelia.event import Event
 from angelia.filter import Filter
 from angelia.pattern import Pattern
@@ -16,6 +18,7 @@ from angelia.types import from_event
 
 if TYPE_CHECKING:
     from angelia.bus.session import Requests
+    from angelia.store.seam import CatchUp
 
 __all__ = ["Handle", "Item", "Party", "SubscriptionStats", "Wanted", "log"]
 
@@ -110,10 +113,38 @@ class Handle(Generic[T]):
         policy: Policy,
         arrived: Callable[[], None],
         callback: Callable[[T], object] | None,
+        since: datetime | str | None = None,
     ) -> None:
         self._callback = callback
         self._mailbox: Mailbox[Item] = Mailbox(size, policy, arrived)
-        self._party: Party[T] = Party(session, what, where, self._mailbox)
+        self._past: CatchUp | None = None
+        if since is not None:
+            self._past = session.past(session.wanted(what, where), since)
+            self._mailbox.is_behind = True
+        try:
+            self._party: Party[T] = Party(session, what, where, self._mailbox)
+        except AngeliaError:
+            self._leave_past()
+            raise
+
+    @property
+    def _past_chunk(self) -> int:
+        return min(CHUNK, self._mailbox.size)
+
+    def _take_past(self, events: Iterable[Event]) -> None:
+        """Queue what was read of the past; at its end go live. Nothing is appended while this runs."""
+        if self._past is None or not self._mailbox.is_open:
+            self._leave_past()
+            return
+        self._mailbox.feed(events)
+        if self._past.is_done:
+            self._leave_past()
+
+    def _leave_past(self) -> None:
+        self._mailbox.is_behind = False
+        if self._past is not None:
+            self._past.close()
+            self._past = None
 
     def _check_readable(self) -> None:
         if self._callback is not None:

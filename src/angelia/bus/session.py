@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from angelia.bus.mailbox import Ticket
@@ -31,6 +32,7 @@ from angelia.types.binding import event_classes
 
 if TYPE_CHECKING:
     from angelia.bus.core import Core
+    from angelia.store.seam import CatchUp
 
 __all__ = ["Requests", "Session", "subscription"]
 
@@ -53,6 +55,10 @@ class Requests(ABC):
     @abstractmethod
     def _check_open(self) -> None:
         """Raise a `ClosedError` if it was closed."""
+
+    def past(self, wanted: Filter | Pattern, since: datetime | str) -> CatchUp:
+        """What a subscription wants of the time before it; a `RequestError` where there is no past."""
+        raise RequestError("this client cannot subscribe to the past")
 
     @abstractmethod
     def _request(self, request: Request) -> Any:
@@ -211,6 +217,16 @@ class Session(Requests):
         if isinstance(request, PublishAll):
             self.core.published += len(request.events)
         return tickets
+
+    def past(self, wanted: Filter | Pattern, since: datetime | str) -> CatchUp:
+        """What a subscription wants of the time before it, from the lake of the bus."""
+        if self.core.lake is None:
+            raise RequestError("this bus keeps no past to subscribe to; make it with Bus(lake=DIRECTORY)")
+        if isinstance(wanted, Pattern):
+            raise RequestError("a pattern cannot be subscribed to in the past, only a filter")
+        from angelia.store.seam import CatchUp
+
+        return CatchUp(self.core.lake, wanted, self.registry, since)
 
     def interest(self, what: str | Filter | type[Any]) -> bool:
         """Whether somebody has subscribed to some of this."""

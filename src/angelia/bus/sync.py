@@ -6,14 +6,17 @@ One lock guards the core. A callback has a thread of its own.
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from weakref import ref
 
-from angelia.bus.core import Core, Stats
+from angelia.bus.core import Stats, core_of
+from angelia.bus.history import LakeSync
 from angelia.bus.mailbox import DEFAULT_SIZE, Policy, Ticket
 from angelia.bus.network import Network
 from angelia.bus.party import Handle, Item, Wanted, log
@@ -62,14 +65,17 @@ class SyncSubscription(Handle[T]):
         where: str | Filter | None,
         size: int,
         policy: Policy,
+        since: datetime | str | None = None,
     ) -> None:
         if inspect.iscoroutinefunction(callback):
             raise RequestError("a synchronous bus cannot await a callback; use Bus, or a plain function")
         self._shared = shared
         self._something = threading.Condition(shared.lock)
         self._thread: threading.Thread | None = None
+        self._reading = threading.Lock()
         with shared.lock:
-            super().__init__(session, what, where, size, policy, self._something.notify_all, callback)
+            arrived = self._something.notify_all
+            super().__init__(session, what, where, size, policy, arrived, callback, since)
             if callback is not None:
                 self._thread = threading.Thread(target=self._call_back, args=(callback,), name=self.name)
                 self._thread.daemon = True  # a script may end without closing its bus
@@ -84,11 +90,22 @@ class SyncSubscription(Handle[T]):
         return self._party.decode(self._next(timeout))
 
     def _next(self, timeout: float | None) -> Item:
+        while self._past is not None and not self._mailbox.is_readable:
+            self._read_past()
         with self._shared.lock:
             self._mailbox.reader = ref(threading.current_thread())
             if not self._something.wait_for(lambda: self._mailbox.is_readable, timeout):
                 raise TimeoutError(f"no event within {timeout} s")
             return self._mailbox.get()
+
+    def _read_past(self) -> None:
+        """Read on in the past; the others go on meanwhile."""
+        with self._reading:
+            past = self._past
+            if past is not None and not self._mailbox.is_readable:
+                events = past.read(self._past_chunk)
+                with self._shared.lock:
+                    self._take_past(events)
 
     def drain(self) -> list[T]:
         """All events that are in the queue now, without waiting."""
@@ -143,6 +160,7 @@ class SyncSubscription(Handle[T]):
         """Unsubscribe. What is in the queue is forgotten; a callback that runs comes to its end."""
         with self._shared.lock:
             self._party.close()
+            self._leave_past()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -195,6 +213,7 @@ class SyncClient:
         *,
         size: int = DEFAULT_SIZE,
         policy: Policy = "block",
+        since: datetime | str | None = None,
     ) -> SyncSubscription[Event]: ...
     @overload
     def subscribe(
@@ -204,6 +223,7 @@ class SyncClient:
         *,
         size: int = DEFAULT_SIZE,
         policy: Policy = "block",
+        since: datetime | str | None = None,
     ) -> SyncSubscription[tuple[Event, ...]]: ...
     @overload
     def subscribe(
@@ -214,6 +234,7 @@ class SyncClient:
         where: str | Filter | None = None,
         size: int = DEFAULT_SIZE,
         policy: Policy = "block",
+        since: datetime | str | None = None,
     ) -> SyncSubscription[T]: ...
     def subscribe(
         self,
@@ -223,14 +244,16 @@ class SyncClient:
         where: str | Filter | None = None,
         size: int = DEFAULT_SIZE,
         policy: Policy = "block",
+        since: datetime | str | None = None,
     ) -> SyncSubscription[Any]:
         """Subscribe with a filter or pattern, its text, or an event class (and `where`, to narrow it).
 
         For a pattern (`f1 then f2`), what comes is a tuple of events.
         A callback is called in a thread of its own, with one event after the other; without one,
         iterate over what is returned. `size` and `policy` are those of its queue.
+        With `since`, a time, what comes first is the past from then on, from the lake of the bus.
         """
-        return SyncSubscription(self._session, self._shared, filter, callback, where, size, policy)
+        return SyncSubscription(self._session, self._shared, filter, callback, where, size, policy, since)
 
     def advertise(self, advertisement: str | Advertisement | type[Any]) -> None:
         """Tell what this client is going to publish."""
@@ -277,8 +300,12 @@ class SyncBus(SyncClient):
         topology: str = "tree",
         routing: str = "peer",
         clock: Callable[[], float] = time.time,
+        lake: str | os.PathLike[str] | None = None,
+        lake_sync: LakeSync = "interval",
     ) -> None:
-        self._core = Core(Network(brokers, topology, routing, clock()), clock)
+        self._core = core_of(
+            Network(brokers, topology, routing, clock(), lake is not None), clock, lake, lake_sync
+        )
         super().__init__(self._core.session("bus"), Shared())
 
     def client(self, name: str, *, broker: str | None = None) -> SyncClient:
@@ -301,6 +328,8 @@ class SyncBus(SyncClient):
         with self._shared.lock:
             self._core.close()
         self._shared.join()
+        if self._core.lake is not None:
+            self._core.lake.close()
 
 
 def _admission(tickets: list[Ticket[Item]], admitted: threading.Condition, timeout: float | None) -> None:

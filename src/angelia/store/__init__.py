@@ -1,5 +1,6 @@
 """The event lake: what was published, for good. `LakeWriter` appends, `Lake` reads."""
 
+from angelia.store.compact import is_owned
 from angelia.store.lake import Lake, Problem, Snapshot
 from angelia.store.layout import UNTYPED, LakeFile, Segment
 from angelia.store.pruning import pruning_expression
@@ -16,5 +17,6 @@ __all__ = [
     "Problem",
     "Segment",
     "Snapshot",
+    "is_owned",
     "pruning_expression",
 ]
