@@ -28,6 +28,7 @@ bench: $(READY)  ## run the benchmarks; writes docs/benchmarks.md (some 15 minut
 	@$(BIN)/python bench/poset.py
 	@$(BIN)/python bench/matching.py --write-docs
 	@$(BIN)/python bench/sim.py
+	@$(BIN)/python bench/lake.py
 
 lock: $(READY)  ## resolve the dependencies anew into requirements.lock
 	@$(BIN)/python -m pip install --quiet uv
