@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from angelia import Event, EventType, TypeRegistry
-from angelia.store import Lake, LakeWriter
+from angelia.store import LakeWriter
+
+if TYPE_CHECKING:
+    from angelia.store import Lake
 
 START = datetime(2026, 3, 1, 23, 0, tzinfo=UTC)
 QUOTE = EventType("flights.Quote", {"price": "float", "airline": "string"})
@@ -46,4 +50,6 @@ def lake_of(path: Path, *batches: list[Event], types: TypeRegistry | None = None
         for batch in batches:
             writer.append(batch)
             writer.roll()
+    from angelia.store import Lake  # not above: processes that write only start faster
+
     return Lake(path)

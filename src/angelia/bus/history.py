@@ -29,9 +29,10 @@ def open_lake(
 
     The brokers learn the event types that the lake knows, so that what conflicts with them is refused.
     """
-    from angelia.store import Lake, LakeWriter, is_owned
+    from angelia.store.catalog import Catalog, is_owned
+    from angelia.store.writer import LakeWriter
 
-    known = Lake(directory).registry()
+    known = Catalog(Path(directory)).registry()
     for node in nodes:
         for name in known:
             node.registry.adopt(known.get(name))

@@ -18,10 +18,10 @@ import msgspec
 
 from angelia.errors import AngeliaError, LakeError
 from angelia.store.columns import Columns, column_of, widened
-from angelia.store.layout import folder_names, folder_of, sync_folder, types_folder
+from angelia.store.layout import folder_names, folder_of, sync_folder, types_folder, wal_folder
 from angelia.types import EventType, TypeRegistry
 
-__all__ = ["Catalog", "locked", "write_whole"]
+__all__ = ["Catalog", "is_owned", "locked", "open_locked", "write_whole"]
 
 log = logging.getLogger("angelia.lake")
 
@@ -147,6 +147,18 @@ def open_locked(path: Path, wait: bool) -> int | None:
         os.close(handle)
         raise
     return handle
+
+
+def is_owned(lake: Path, broker: str) -> bool:
+    """Whether a process writes the lake as this broker (the name of its folder)."""
+    folder = wal_folder(lake) / broker
+    if not folder.is_dir():
+        return False
+    handle = open_locked(folder / "lock", wait=False)
+    if handle is None:
+        return True
+    os.close(handle)
+    return False
 
 
 def _lock(handle: int, wait: bool) -> None:

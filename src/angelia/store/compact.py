@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from angelia.errors import LakeError
-from angelia.store.catalog import Catalog, open_locked, write_whole
+from angelia.store.catalog import Catalog, is_owned, open_locked, write_whole
 from angelia.store.columns import CONTEXT_SCHEMA, arrow_column, conformed, schema_of
 from angelia.store.ingest import finish_imports
 from angelia.store.lake import Lake, replaced_files
@@ -56,7 +56,7 @@ from angelia.store.layout import (
 from angelia.store.rolling import hidden_table
 from angelia.store.writer import LakeWriter
 
-__all__ = ["GRACE", "Compaction", "compact", "is_owned"]
+__all__ = ["GRACE", "Compaction", "compact"]
 
 GRACE = 3600.0  # seconds that replaced files are kept for readers that have listed them
 SMALL = 32 << 20  # bytes of a file that is worth merging
@@ -111,18 +111,6 @@ def _days(lake: Path) -> Iterator[tuple[str, date]]:
             day = parse_date(name)
             if day is not None:
                 yield folder, day
-
-
-def is_owned(lake: Path, broker: str) -> bool:
-    """Whether a process writes the lake as this broker (the name of its folder)."""
-    folder = wal_folder(lake) / broker
-    if not folder.is_dir():
-        return False
-    handle = open_locked(folder / "lock", wait=False)
-    if handle is None:
-        return True
-    os.close(handle)
-    return False
 
 
 def _roll_orphans(lake: Lake, done: Compaction) -> None:

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from angelia.errors import LakeError
-from angelia.store.catalog import open_locked
+from angelia.store.catalog import is_owned, open_locked
 from angelia.store.columns import CONTEXT_SCHEMA
-from angelia.store.compact import is_owned
 from angelia.store.lake import Lake, Problem
 from angelia.store.layout import (
     COMPACTED,
