@@ -25,6 +25,7 @@ from angelia.errors import EventError, EventLimitError
 
 __all__ = [
     "CONTEXT",
+    "ENVELOPE",
     "KINDS",
     "MAX_ATTRIBUTES",
     "MAX_DEPTH",
@@ -49,6 +50,7 @@ MAX_DEPTH = 32
 MAX_EVENT_BYTES = 64 * 1024
 
 CONTEXT = ("type", "source", "subject", "id", "time")
+ENVELOPE = "ce-"  # attributes that are not of the event's type: what else its CloudEvents envelope carries
 
 
 class Datatype(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from angelia.errors import ConformanceError
-from angelia.event import Datatype, Kind
+from angelia.event import ENVELOPE, Datatype, Kind
 from angelia.filter.conjunction import Condition, Conjunction
 from angelia.filter.filter import Filter
 from angelia.filter.printer import constraints
@@ -46,6 +46,8 @@ def _problems(conjunction: Conjunction, registry: TypeRegistry) -> Iterator[str]
             continue
         for type_name in sorted(conjunction.types):
             attribute = registry.attributes(type_name).get(name)
+            if attribute is None and name.startswith(ENVELOPE):
+                continue  # it is of the envelope, not of the type
             if attribute is None:
                 hint = did_you_mean(name, registry.attributes(type_name))
                 yield f"{type_name} has no attribute {name!r}{hint}"

@@ -10,7 +10,7 @@ from datetime import datetime
 from difflib import get_close_matches
 
 from angelia.errors import EventError
-from angelia.event import Datatype, Value, parse_timestamp
+from angelia.event import ENVELOPE, Datatype, Value, parse_timestamp
 from angelia.types.model import Attribute
 
 __all__ = ["did_you_mean", "problems", "value_problem", "with_timestamps"]
@@ -38,7 +38,7 @@ def problems(attributes: Mapping[str, Attribute], values: Mapping[str, Value]) -
     for name, attribute in attributes.items():
         if problem := value_problem(name, attribute, values.get(name)):
             yield problem
-    unknown = [name for name in values if name not in attributes]
+    unknown = [name for name in values if name not in attributes and not name.startswith(ENVELOPE)]
     for position, name in enumerate(unknown):
         hint = did_you_mean(name, attributes) if position < _MAX_HINTS else ""
         yield f"unknown attribute {name!r}{hint}"
