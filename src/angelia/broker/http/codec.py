@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from angelia.broker.http import strict_json
-from angelia.broker.http.context import is_json, refusal
+from angelia.broker.http.context import check_context, is_json, refusal
 from angelia.broker.http.mapping import (
     Binary,
     Json,
@@ -111,13 +111,11 @@ def structured_event(document: Any, registry: TypeRegistry) -> Event:
         hint = f"; for a batch, send {BATCH}" if isinstance(document, list) else ""
         raise Problem(400, "invalid-event", f"a CloudEvent is a JSON object{hint}", attribute="body")
     attributes = {name: value for name, value in document.items() if name not in ("data", "data_base64")}
-    return event_of(attributes, _structured_payload(document), registry)
+    context = check_context(attributes)
+    return event_of(context, _structured_payload(document, context.get("datacontenttype")), registry)
 
 
-def _structured_payload(document: dict[str, Any]) -> Payload:
-    content_type = document.get("datacontenttype")
-    if not isinstance(content_type, str):
-        content_type = None  # absent, or refused with the other attributes
+def _structured_payload(document: dict[str, Any], content_type: str | None) -> Payload:
     encoded = document.get("data_base64")
     if encoded is None:
         if "data" not in document:
@@ -186,8 +184,9 @@ def _binary(
     attributes: dict[str, Any] = {name: _header_value(name, values) for name, values in headers.items()}
     if content_type is not None:
         attributes["datacontenttype"] = content_type
+    context = check_context(attributes)
     payload = _interpreted(body, content_type, "data", declared=True) if body else None
-    return event_of(attributes, payload, registry)
+    return event_of(context, payload, registry)
 
 
 def _header_value(name: str, values: list[bytes]) -> str:

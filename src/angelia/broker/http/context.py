@@ -14,6 +14,7 @@ from angelia.event import parse_timestamp
 __all__ = ["OPTIONAL", "OWN", "REQUIRED", "ContextValue", "check_context", "is_carried", "is_json", "refusal"]
 
 ContextValue = str | int | bool
+_Check = Callable[[str, Any], Any]
 
 REQUIRED = ("specversion", "id", "source", "type")
 OPTIONAL = ("subject", "time", "datacontenttype", "dataschema")
@@ -41,7 +42,7 @@ def is_json(content_type: str | None) -> bool:
 def is_carried(name: str, value: object) -> bool:
     """Whether the envelope of a CloudEvent can carry this, besides what our own context has."""
     try:
-        return name not in OWN and _CHECKS.get(name, _extension)(name, value) == value
+        return name not in OWN and bool(_checked(name, value) == value)
     except Problem:
         return False
 
@@ -51,9 +52,12 @@ def check_context(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in REQUIRED:
         if given.get(name) is None:
             raise refusal(name, "is missing; every CloudEvent has specversion, id, source and type")
-    return {
-        name: _CHECKS.get(name, _extension)(name, value) for name, value in given.items() if value is not None
-    }
+    return {name: _checked(name, value) for name, value in given.items() if value is not None}
+
+
+def _checked(name: str, value: Any) -> Any:
+    check: _Check = _CHECKS.get(name, _extension)
+    return check(name, value)
 
 
 def _string(name: str, value: Any) -> str:
@@ -122,7 +126,7 @@ def _extension(name: str, value: Any) -> ContextValue:
     raise refusal(name, f"an extension is a string, an integer or a boolean, not {_json_type(value)}")
 
 
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+_CHECKS: dict[str, _Check] = {
     "specversion": _specversion,
     "id": _string,
     "source": _uri_reference,

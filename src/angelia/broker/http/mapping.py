@@ -24,7 +24,7 @@ from urllib.parse import quote
 import msgspec
 
 from angelia.broker.http import strict_json
-from angelia.broker.http.context import OWN, ContextValue, check_context, is_carried, is_json, refusal
+from angelia.broker.http.context import OWN, ContextValue, is_carried, is_json, refusal
 from angelia.broker.http.problem import Problem, from_error
 from angelia.errors import AngeliaError, EventError
 from angelia.event import ENVELOPE, Event, Value, format_timestamp, plain_scalar
@@ -38,6 +38,7 @@ __all__ = [
     "Text",
     "context_of",
     "event_of",
+    "facts_of",
     "payload_of",
     "structured",
     "text_of",
@@ -76,9 +77,8 @@ Payload = Json | Text | Binary | None
 # ---------------------------------------------------------------- in
 
 
-def event_of(given: Mapping[str, Any], payload: Payload, registry: TypeRegistry) -> Event:
-    """The event that a CloudEvent is, checked against its type; else a `Problem`."""
-    context = check_context(given)
+def event_of(context: Mapping[str, Any], payload: Payload, registry: TypeRegistry) -> Event:
+    """The event of a CloudEvent with a checked context, checked against its type; else a `Problem`."""
     try:
         event = Event(
             {**_envelope(context, payload), **_attributes(payload, context["type"], registry)},
@@ -168,23 +168,27 @@ def _holds(value: Any, name: str = "x") -> bool:
 
 
 def context_of(event: Event, origin: str) -> dict[str, ContextValue]:
-    """The context attributes of the CloudEvent that an event is; `origin` published it if nobody says."""
-    context: dict[str, ContextValue] = {
-        "specversion": "1.0",
-        "id": event.id or "none",
-        "source": quote(event.source, safe=_URI_CHARACTERS) if event.source else origin,
-        "type": event.type or DEFAULT_TYPE,
-    }
-    if event.subject is not None:
-        context["subject"] = event.subject
+    """The context attributes of the CloudEvent that an event is; `origin` is its source if it has none."""
+    facts = facts_of(event)
+    source = quote(event.source, safe=_URI_CHARACTERS) if event.source else origin
+    required = {"id": event.id or "none", "source": source, "type": event.type or DEFAULT_TYPE}
+    return {"specversion": "1.0", **required, **{name: facts[name] for name in facts if name not in required}}
+
+
+def facts_of(event: Event) -> dict[str, ContextValue]:
+    """The context attributes that an event has, by their CloudEvents names; nothing is made up."""
+    facts: dict[str, ContextValue] = {"specversion": "1.0"}
+    for name in ("id", "source", "type", "subject"):
+        if (text := getattr(event, name)) is not None:
+            facts[name] = text
     if event.time is not None:
-        context["time"] = format_timestamp(event.time)
+        facts["time"] = format_timestamp(event.time)
     for name, value in event.attributes.items():
         if _is_envelope(name, value):
-            context[name.removeprefix(ENVELOPE)] = value  # type: ignore[assignment]
-    if "datacontenttype" not in context and _has_json(event):
-        context["datacontenttype"] = "application/json"
-    return context
+            facts[name.removeprefix(ENVELOPE)] = value  # type: ignore[assignment]
+    if "datacontenttype" not in facts and _has_json(event):
+        facts["datacontenttype"] = "application/json"
+    return facts
 
 
 def _is_envelope(name: str, value: Value) -> bool:

@@ -32,7 +32,7 @@ MEDIA_TYPE = "application/problem+json"
 _ATTRIBUTE = re.compile(r"attribute '([^']*)'")
 
 
-class Problem(Exception):
+class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
     """An answer that is an error: `Problem(400, "invalid-event", "id is missing", attribute="id")`."""
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from angelia.broker.metrics import Metrics
-from angelia.bus import Policy
+from angelia.bus import Policy, SubscriptionStats
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
 from angelia.types import EventType, TypeRegistry
@@ -20,6 +20,9 @@ class Subscription(Protocol):
     @property
     def dropped(self) -> int:
         """How many events the queue had no room for."""
+
+    def stats(self) -> SubscriptionStats:
+        """The subscription as numbers."""
 
     async def get(self) -> Event:
         """The next event; a `ClosedError` after the end."""
@@ -66,7 +69,7 @@ class Service(Protocol):
         """A new party at this broker."""
 
     def topology(self) -> Mapping[str, Any]:
-        """This broker, its peers, and what it knows of the network, as JSON."""
+        """The broker, its peers, and what it knows of the network, as JSON."""
 
     def is_healthy(self) -> bool:
         """Whether it works."""
