@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from starlette.requests import Request
 
@@ -30,6 +30,7 @@ class Door:
         self.origin = f"/{service.name}"
         self.closing = asyncio.Event()
         self.sockets = 0
+        self.abort: Callable[[object], None] = lambda client: None  # cuts a connection; the server knows how
         self._is_advertised = False
         self._client: Client = service.client("http")
         self.streams = Streams(

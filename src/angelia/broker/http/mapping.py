@@ -27,7 +27,7 @@ from angelia.broker.http import strict_json
 from angelia.broker.http.context import OWN, ContextValue, is_carried, is_json, refusal
 from angelia.broker.http.problem import Problem, from_error
 from angelia.errors import AngeliaError, EventError
-from angelia.event import ENVELOPE, Event, Value, format_timestamp, plain_scalar
+from angelia.event import ENVELOPE, Event, Value, check_name, format_timestamp, plain_scalar
 from angelia.types import TypeRegistry
 
 __all__ = [
@@ -156,12 +156,12 @@ def _flatten(data: dict[str, Any], prefix: str, flat: dict[str, Value]) -> bool:
 def _holds(value: Any, name: str = "x") -> bool:
     """Whether an attribute of this name can hold a JSON value."""
     try:
-        Event({name: None if isinstance(value, list) else value})
-        for element in value if isinstance(value, list) else ():
+        check_name(name)
+        for element in value if isinstance(value, list) else [value]:
             plain_scalar(element)
     except EventError:
         return False
-    return value is not None
+    return True
 
 
 # ---------------------------------------------------------------- out
@@ -198,7 +198,7 @@ def _is_envelope(name: str, value: Value) -> bool:
 
 def _has_json(event: Event) -> bool:
     attributes = event.attributes
-    if _DATA_BASE64 in attributes:
+    if _decoded(attributes.get(_DATA_BASE64)) is not None:
         return False
     return any(not _is_envelope(name, value) for name, value in attributes.items())
 

@@ -77,9 +77,13 @@ class EventStream:
     async def _write(self, scope: Scope, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if scope["method"] != "HEAD":
-            await self._write_events(send)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        try:
+            if scope["method"] != "HEAD":
+                await self._write_events(send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:  # nobody is there, and to say goodbye would take as long
+            self._door.abort(scope["client"])
+            await asyncio.sleep(0)  # for the connection to know that it is lost
 
     async def _write_events(self, send: Send) -> None:
         settings = self._door.settings
@@ -91,10 +95,9 @@ class EventStream:
                 items = await self._reader.read(settings.keep_alive)
                 chunk = b"".join(map(encode, items)) or b": keep-alive\n\n"
         except EOFError as end:
-            final = f"event: end\ndata: {msgspec.json.encode({'reason': str(end)}).decode()}\n\n".encode()
-            await send({"type": "http.response.body", "body": final, "more_body": True})
-        except TimeoutError:
-            pass  # nobody is there
+            final = b"event: end\ndata: " + msgspec.json.encode({"reason": str(end)}) + b"\n\n"
+            async with asyncio.timeout(settings.send_timeout):
+                await send({"type": "http.response.body", "body": final, "more_body": True})
 
 
 def encode(item: Item | Gap) -> bytes:

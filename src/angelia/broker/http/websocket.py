@@ -115,8 +115,9 @@ async def _send(socket: WebSocket, door: Door, reader: Reader) -> None:
             try:
                 async with asyncio.timeout(door.settings.send_timeout):
                     await socket.send_text(text.decode())
-            except TimeoutError:
-                raise _Close(TRY_AGAIN, "the client takes nothing") from None
+            except TimeoutError:  # nobody is there, and to say goodbye would take as long
+                door.abort(socket.scope["client"])
+                return
 
 
 def _gap_event(gap: Gap, door: Door) -> bytes:
