@@ -8,9 +8,9 @@ from cloudevents.core.bindings import http as binding
 from cloudevents.core.bindings.http import HTTPMessage
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
-from cloudevents.v1.http import CloudEvent as OldCloudEvent
 from cloudevents.v1.conversion import to_binary as old_to_binary
 from cloudevents.v1.conversion import to_structured as old_to_structured
+from cloudevents.v1.http import CloudEvent as OldCloudEvent
 from cloudevents.v1.http import from_http as old_from_http
 from tests.broker.http.helpers import BATCH, LOCAL, Sink, asynchronous, door, eventually, sse
 

@@ -179,7 +179,7 @@ async def test_a_slow_reader_can_ask_to_be_disconnected():
 
 @asynchronous
 async def test_a_reader_that_takes_nothing_for_long_is_gone():
-    async with door(send_timeout=0.1, replay_events=1000) as opened, Silent(opened, "filter=exists+n"):
+    async with door(send_timeout=0.1, replay_bytes=10**8) as opened, Silent(opened, "filter=exists+n"):
         for number in range(400):
             await opened.bus.publish(Event({"n": number, "text": "x" * 60_000}))
         await eventually(lambda: opened.door.streams.readers == 0)

@@ -152,7 +152,7 @@ async def test_pages_of_other_sites_may_not_connect():
 @asynchronous
 async def test_a_socket_that_takes_nothing_for_long_is_gone():
     async with (
-        door(send_timeout=0.1, replay_events=1000) as opened,
+        door(send_timeout=0.1, replay_bytes=10**8) as opened,
         ws(opened, "?filter=exists+n", max_queue=1, close_timeout=0.1),
     ):
         for number in range(400):

@@ -74,7 +74,7 @@ class Server:
 
     def _abort(self, client: object) -> None:
         for connection in list(self._uvicorn.server_state.connections):
-            if connection.client == client:
+            if getattr(connection, "client", None) == client:
                 connection.transport.abort()
 
     async def started(self) -> None:
