@@ -4,8 +4,14 @@ import asyncio
 import contextlib
 import functools
 import json
+import ssl
+from datetime import UTC, datetime, timedelta
 
 import httpx
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from angelia import Bus
 from angelia.broker.http import Outside, Settings, create_app, serve
@@ -198,3 +204,32 @@ class Played:
         return Outside(
             now=lambda: self.clock.now, sleep=self.sleep, jitter=lambda: self.jitter, resolve=self.resolve
         )
+
+
+def certificate(folder, name):
+    """A server's TLS context with a certificate for a name, and the file of who signed it: itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    authority, private = folder / f"{name}.pem", folder / f"{name}.key"
+    authority.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority, private)
+    return context, authority

@@ -7,7 +7,7 @@ from tests.broker.http.helpers import cloudevent
 
 from angelia import Event, Filter, TypeRegistry
 from angelia.broker.http.codec import structured_event
-from angelia.broker.http.dialects import Dialects
+from angelia.broker.http.dialects import Dialects, Selection
 from angelia.broker.http.mapping import facts_of, text_of
 from angelia.broker.http.problem import Problem
 
@@ -16,6 +16,16 @@ REGISTRY = TypeRegistry()
 
 def select(*filters, **more):
     return Dialects(REGISTRY).select({"filters": list(filters), **more})
+
+
+def select_if_possible(given):
+    """What is asked for; nothing, if it is refused since no event can match."""
+    try:
+        return select(given)
+    except Problem as problem:
+        if "no event can match" in problem.detail:
+            return Selection(Filter.parse("false"))
+        raise
 
 
 def wants(selection, event):
@@ -90,12 +100,7 @@ def test_a_filter_that_matches(given):
 
 @pytest.mark.parametrize("given", NOT_MATCHING, ids=str)
 def test_a_filter_that_does_not_match(given):
-    try:
-        selection = select(given)
-    except Problem as problem:
-        assert "no event can match" in problem.detail
-    else:
-        assert not wants(selection, GITHUB)
+    assert not wants(select_if_possible(given), GITHUB)
 
 
 def test_all_filters_the_source_and_one_of_the_types_must_match():
@@ -212,13 +217,7 @@ def plainly(expression, facts):
 
 
 @given(FILTERS, EVENTS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_dialects_mean_what_a_plain_reading_says(expression, one):
     expected = plainly(expression, facts_of(one))
-    try:
-        selection = select(expression)
-    except Problem as problem:
-        assert "no event can match" in problem.detail
-        assert not expected
-    else:
-        assert wants(selection, one) == expected
+    assert wants(select_if_possible(expression), one) == expected

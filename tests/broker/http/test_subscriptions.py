@@ -6,7 +6,17 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 
 import pytest
-from tests.broker.http.helpers import LOCAL, Played, Sink, asynchronous, cloudevent, door, eventually, post
+from tests.broker.http.helpers import (
+    LOCAL,
+    Played,
+    Sink,
+    asynchronous,
+    certificate,
+    cloudevent,
+    door,
+    eventually,
+    post,
+)
 
 from angelia import Event
 
@@ -182,19 +192,19 @@ async def test_a_filter_that_does_not_conform_to_its_type_is_refused():
 
 @asynchronous
 async def test_a_sink_is_asked_for_permission():
-    async with door(webhook_targets=LOCAL, webhook_origin="events.example", webhook_rate=120) as opened:
-        async with Sink().open() as sink:
-            sink.permission = {"WebHook-Allowed-Origin": "events.example", "WebHook-Allowed-Rate": "30"}
-            name = await subscribed(opened, sink)
-            method, path, headers, _ = sink.requests[0]
-            assert (method, path) == ("OPTIONS", "/hook")
-            assert headers["webhook-request-origin"] == "events.example"
-            assert headers["webhook-request-rate"] == "120"
-            assert "webhook-request-callback" not in headers
-            assert (await delivery(opened, name))["rate"] == 30
-            await publish(opened, 1)
-            await eventually(lambda: sink.deliveries)
-            assert sink.deliveries[0][2]["webhook-request-origin"] == "events.example"
+    opening = door(webhook_targets=LOCAL, webhook_origin="events.example", webhook_rate=120)
+    async with opening as opened, Sink().open() as sink:
+        sink.permission = {"WebHook-Allowed-Origin": "events.example", "WebHook-Allowed-Rate": "30"}
+        name = await subscribed(opened, sink)
+        method, path, headers, _ = sink.requests[0]
+        assert (method, path) == ("OPTIONS", "/hook")
+        assert headers["webhook-request-origin"] == "events.example"
+        assert headers["webhook-request-rate"] == "120"
+        assert "webhook-request-callback" not in headers
+        assert (await delivery(opened, name))["rate"] == 30
+        await publish(opened, 1)
+        await eventually(lambda: sink.deliveries)
+        assert sink.deliveries[0][2]["webhook-request-origin"] == "events.example"
 
 
 @pytest.mark.parametrize(
@@ -402,24 +412,19 @@ async def test_a_sink_is_not_sent_more_than_the_rate_it_allowed():
 
 
 @asynchronous
-async def test_a_sink_that_is_down_gets_its_events_when_it_is_back():
-    world, opening = played()
-    async with opening as opened, Sink().open() as sink:
-        name = await subscribed(opened, sink)
-        sink.answers = []
-        real, failures = opened.door.webhooks.get(name).sink._targets.address, [1, 1]
-
-        async def address(target):
-            if failures:
-                failures.pop()
-                raise OSError("network is unreachable")
-            return await real(target)
-
-        opened.door.webhooks.get(name).sink._address = ("", float("-inf"))
-        opened.door.webhooks.get(name).sink._targets.address = address
-        await publish(opened, 1)
-        await eventually(lambda: len(sink.deliveries) == 1)
-        assert len(world.sleeps) == 2
+async def test_a_sink_whose_name_is_not_found_for_a_while_gets_its_events_later():
+    async with Sink().open() as sink:
+        world, here = Played(), ["127.0.0.1"]
+        world.names = {"sink.example": [here, here, [], [], here]}
+        async with door(world.outside(), webhook_targets=LOCAL) as opened:
+            url = sink.url.replace("127.0.0.1", "sink.example")
+            assert (
+                await opened.http.post("/subscriptions", json={"sink": url, "protocol": "HTTP"})
+            ).is_success
+            world.clock.advance(3600)  # the address that was checked is to be asked for again
+            await publish(opened, 1)
+            await eventually(lambda: len(sink.deliveries) == 1)
+            assert len(world.sleeps) == 2
 
 
 @asynchronous
@@ -436,21 +441,21 @@ async def test_a_sink_that_does_not_answer_is_tried_again():
 
 @asynchronous
 async def test_a_slow_sink_loses_its_own_oldest_events_and_holds_up_nobody():
-    async with door(webhook_targets=LOCAL, webhook_queue=5) as opened:
-        async with Sink().open() as slow, Sink().open() as quick:
-            name = await subscribed(opened, slow)
-            await subscribed(opened, quick)
-            slow.hold = asyncio.Event()
-            for number in range(30):
-                assert (await post(opened, cloudevent(id=str(number)))).status_code == 202
-                await eventually(lambda: len(quick.deliveries) == number + 1)  # noqa: B023
-            state = await delivery(opened, name)
-            assert (state["queued"], state["dropped"]) == (5, 24)
-            metrics = (await opened.http.get("/metrics")).text
-            assert f'angelia_webhook_queue_events{{subscription="{name}"}} 5.0' in metrics
-            slow.hold.set()
-            await eventually(lambda: len(slow.deliveries) == 6)
-            assert [request[2]["ce-id"] for request in slow.deliveries] == ["0", "25", "26", "27", "28", "29"]
+    opening = door(webhook_targets=LOCAL, webhook_queue=5)
+    async with opening as opened, Sink().open() as slow, Sink().open() as quick:
+        name = await subscribed(opened, slow)
+        await subscribed(opened, quick)
+        slow.hold = asyncio.Event()
+        for number in range(30):
+            assert (await post(opened, cloudevent(id=str(number)))).status_code == 202
+            await eventually(lambda: len(quick.deliveries) == number + 1)  # noqa: B023
+        state = await delivery(opened, name)
+        assert (state["queued"], state["dropped"]) == (5, 24)
+        metrics = (await opened.http.get("/metrics")).text
+        assert f'angelia_webhook_queue_events{{subscription="{name}"}} 5.0' in metrics
+        slow.hold.set()
+        await eventually(lambda: len(slow.deliveries) == 6)
+        assert [request[2]["ce-id"] for request in slow.deliveries] == ["0", "25", "26", "27", "28", "29"]
 
 
 # ------------------------------------------------ where deliveries may not go
@@ -461,7 +466,8 @@ async def test_a_slow_sink_loses_its_own_oldest_events_and_holds_up_nobody():
     [
         "127.0.0.1", "localhost", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
         "0.0.0.0", "224.0.0.1", "255.255.255.255", "[::1]", "[::]", "[fe80::1]", "[fc00::1]", "[ff02::1]",
-        "[::ffff:127.0.0.1]", "[::ffff:10.0.0.1]", "[2002:7f00:1::]", "[64:ff9b::7f00:1]", "2130706433", "127.1",
+        "[::ffff:127.0.0.1]", "[::ffff:10.0.0.1]", "[2002:7f00:1::]", "[64:ff9b::7f00:1]",
+        "2130706433", "127.1",
     ],
 )  # fmt: skip
 @asynchronous
@@ -527,6 +533,25 @@ async def test_a_name_that_means_something_else_later_is_refused_then():
             state = await delivery(opened, response.json()["id"])
             assert "private" in state["last_error"]
             assert len(sink.deliveries) == 1
+
+
+@asynchronous
+async def test_the_certificate_of_a_sink_is_that_of_its_name_though_the_connection_goes_to_its_address(
+    tmp_path, monkeypatch
+):
+    for certified, status in (("sink.example", 201), ("other.example", 400)):
+        context, authority = certificate(tmp_path, certified)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        sink = Sink()
+        server = await asyncio.start_server(sink._serve, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        names = {"sink.example": ["127.0.0.1"]}
+        async with server, refusing(names, webhook_targets=LOCAL) as opened:
+            given = {"sink": f"https://sink.example:{port}/hook", "protocol": "HTTP"}
+            response = await opened.http.post("/subscriptions", json=given)
+            assert response.status_code == status, response.text
+            if status == 400:
+                assert "certificate" in response.json()["detail"]
 
 
 @asynchronous

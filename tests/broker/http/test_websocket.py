@@ -8,7 +8,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from tests.broker.http.helpers import asynchronous, cloudevent, door, eventually
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 
 from angelia import Event
 
@@ -21,10 +21,8 @@ def ws(opened, query="", subprotocols=(PROTOCOL,), **more):
 
 
 async def closed(socket):
-    with pytest.raises(ConnectionClosed) as caught:
-        while True:
-            await socket.recv()
-    return caught.value.rcvd.code, caught.value.rcvd.reason
+    await socket.wait_closed()
+    return socket.close_code, socket.close_reason
 
 
 @asynchronous

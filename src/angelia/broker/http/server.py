@@ -23,6 +23,18 @@ PATIENCE = 5  # seconds that requests have to come to their end
 
 
 class _Uvicorn(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.stopping = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Tick once a second, for the date of answers, until `stopping` is set."""
+        while not self.stopping.is_set():
+            await self.on_tick(0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self.stopping.wait()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone."""
@@ -86,7 +98,7 @@ class Server:
 
     async def stop(self) -> None:
         """End streams, let requests come to their end, and close the port."""
-        self._uvicorn.should_exit = True
+        self._uvicorn.stopping.set()
         await self._door.close()
         await asyncio.wait([self._task])
         if not self._task.cancelled():
