@@ -22,7 +22,7 @@ from angelia.errors import BlockedError, ClosedError, DisconnectedError
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
 from angelia.pattern import Pattern
-from angelia.types import EventType
+from angelia.types import EventType, TypeRegistry
 
 __all__ = ["Bus", "Client", "Subscription"]
 
@@ -173,6 +173,11 @@ class Client:
     def broker(self) -> str:
         """The name of its broker."""
         return self._session.broker
+
+    @property
+    def registry(self) -> TypeRegistry:
+        """The event types that its broker knows."""
+        return self._session.registry
 
     async def publish(self, event: object) -> None:
         """Publish an event, or an instance of an event class.

@@ -32,7 +32,7 @@ class BusService:
 
     @property
     def registry(self):
-        return self.bus._core.network.node("b1").registry
+        return self.bus.registry
 
     def client(self, name):
         return self.bus.client(name)

@@ -64,7 +64,7 @@ def _string(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise refusal(name, f"must be a string, not {_json_type(value)}")
     if not value:
-        raise refusal(name, "is empty; it must have a value or be left out")
+        raise refusal(name, "is empty" if name in REQUIRED else "is empty; leave it out instead")
     return _characters(name, value)
 
 

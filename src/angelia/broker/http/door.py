@@ -69,14 +69,12 @@ class Door:
         if not self._is_advertised:
             self._is_advertised = True
             await self._client.advertise(Advertisement(None))  # who comes by HTTP may publish anything
-        deadline = asyncio.get_running_loop().time() + self.settings.publish_timeout
-        for event in events:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._client.publish(event)
-            except TimeoutError:
-                # Everybody else has the event; in the queue that was full it counts as dropped.
-                self.service.metrics.count_drop("blocked")
+        try:
+            async with asyncio.timeout(self.settings.publish_timeout):
+                await self._client.publish_all(events)
+        except TimeoutError:
+            # Everybody else has the events; in the queue that was full they count as dropped.
+            self.service.metrics.count_drop("blocked")
 
     async def read_body(self, request: Request) -> bytes:
         """The body of a request, if it is not too large nor too slow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 __all__ = ["document"]
@@ -13,13 +14,11 @@ Json = dict[str, Any]
 @cache
 def document() -> Json:
     """The whole document."""
-    from angelia import __version__
-
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Angelia",
-            "version": __version__,
+            "version": version("angelia"),
             "summary": "The HTTP door of a broker",
             "description": "Publish and subscribe with CloudEvents 1.0. Errors are as RFC 9457 says.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},

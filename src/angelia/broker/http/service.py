@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from angelia.broker.metrics import Metrics
@@ -34,8 +34,8 @@ class Subscription(Protocol):
 class Client(Protocol):
     """A party at the broker; `angelia.bus.Client` is one."""
 
-    async def publish(self, event: Event, /) -> None:
-        """Publish an event; wait for room in queues with the policy `block`."""
+    async def publish_all(self, events: Sequence[Event], /) -> None:
+        """Publish all, or none if one is refused; wait for room in queues with the policy `block`."""
 
     def subscribe(self, filter: Filter, /, *, size: int, policy: Policy) -> Subscription:  # noqa: A002
         """Subscribe, from now on."""

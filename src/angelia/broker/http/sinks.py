@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from importlib.metadata import version
 
 import httpx
 
-from angelia import __version__
 from angelia.broker.http.settings import Outside, Settings
 from angelia.broker.http.targets import ForbiddenTargetError, Target, Targets
 
@@ -118,7 +118,7 @@ class Sink:
                 timeout=self._settings.webhook_timeout,
                 limits=httpx.Limits(max_connections=1),
             )
-        own = {"Host": self.target.netloc, "User-Agent": f"angelia/{__version__}", "Accept": "*/*"}
+        own = {"Host": self.target.netloc, "User-Agent": f"angelia/{version('angelia')}", "Accept": "*/*"}
         request = self._http.build_request(
             method,
             self.target.at(address),
