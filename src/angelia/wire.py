@@ -33,6 +33,7 @@ __all__ = [
     "Bye",
     "Describe",
     "Dropped",
+    "Flow",
     "Forward",
     "Frame",
     "Frames",
@@ -56,6 +57,7 @@ __all__ = [
     "encode_told",
     "encode_upload",
     "notified",
+    "split_events",
     "told",
 ]
 
@@ -119,7 +121,7 @@ class Ask(_Frame, frozen=True):
 
 
 class Upload(_Frame, frozen=True):
-    """Events that a client publishes, all or none of them; number 0 wants no answer."""
+    """Events that a client publishes, all or none of them. Number 0 wants no answer: each for itself."""
 
     number: int
     events: msgspec.Raw
@@ -153,6 +155,12 @@ class Dropped(_Frame, frozen=True):
     count: int
 
 
+class Flow(_Frame, frozen=True):
+    """A client wants its events to come, or to wait in its queue at the broker. Answers come all the same."""
+
+    wanted: bool
+
+
 class TypeNews(_Frame, frozen=True):
     """Event types that a client did not know, or not as they are now."""
 
@@ -182,6 +190,7 @@ Frame = (
     | Tell
     | Sequence_
     | Dropped
+    | Flow
     | TypeNews
     | Forward
     | Describe
@@ -197,23 +206,33 @@ class Frames:
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self.limit = limit
-        self._rest = b""
+        self._rest: list[bytes] = []  # pieces of a frame that is not complete
+        self._missing = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """The bodies that are complete now; a `WireError` for one that is too large."""
         if self._rest:
-            data = self._rest + data
+            self._rest.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return []
+            data = b"".join(self._rest)
+            self._rest.clear()
         bodies: list[bytes] = []
         start, end = 0, len(data)
         while end - start >= 4:
             (size,) = _LENGTH.unpack_from(data, start)
             if size > self.limit:
                 raise WireError(f"a frame of {size} bytes; at most {self.limit} are allowed")
-            if end - start - 4 < size:
+            self._missing = size - (end - start - 4)
+            if self._missing > 0:
                 break
             bodies.append(data[start + 4 : start + 4 + size])
             start += 4 + size
-        self._rest = data[start:]
+        if start < end:
+            self._rest.append(data[start:])
+            if end - start < 4:
+                self._missing = 4 - (end - start)
         return bodies
 
 
@@ -338,6 +357,8 @@ _events: _Batches[Any] = _Batches(_Plain, _Any)
 _told: _Batches[Any] = _Batches(_Told[_Plain], _Told[_Any])
 _notified: _Batches[Any] = _Batches(_Notified[_Plain], _Notified[_Any])
 
+_raws = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
 _names: set[str] = set()  # names of attributes that were checked; bounded
 _MAX_NAMES = 8192
 
@@ -386,10 +407,18 @@ def decode_events(raw: msgspec.Raw) -> list[Event]:
     return events
 
 
+def split_events(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    """The events of an `Upload`, not looked at."""
+    return _decoded(_raws, raw, "batch of events")
+
+
 def decode_told(raw: msgspec.Raw) -> list[tuple[tuple[int, ...], Event]]:
     """The events of a `Tell`, each with the numbers of subscriptions."""
     parts, is_plain = _told.decode(raw)
-    return [(part.numbers, _event(part.event, is_plain)) for part in parts]
+    try:
+        return [(part.numbers, _event(part.event, is_plain)) for part in parts]
+    except EventError as error:
+        raise WireError(f"not a valid event: {error}") from None
 
 
 def decode_notifications(raw: msgspec.Raw) -> list[Notify]:

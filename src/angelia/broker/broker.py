@@ -51,14 +51,13 @@ from angelia.messages import (
     TypeDefinition,
 )
 from angelia.node import Node
-from angelia.wire import VERSION, Hello, Ping, Welcome, decode, encode, encode_event
+from angelia.wire import VERSION, Hello, Welcome, decode, encode_event
 
 __all__ = ["Broker"]
 
 log = logging.getLogger("angelia.broker")
 
 HELLO_PATIENCE = 5.0  # seconds that somebody has to introduce itself
-_PING = encode(Ping())
 _COMPATIBLE = ({"hierarchical", "hybrid"},)  # routings whose servers may be linked with each other
 
 
@@ -195,10 +194,11 @@ class Broker:
         )
 
     def _stranger_lost(self, connection: Connection, reason: str) -> None:
-        self._forget(connection)
+        self.forget(connection)
         log.debug("%s is gone: %s", connection.peer_name, reason)
 
-    def _forget(self, connection: Connection) -> None:
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
         self._connections.discard(connection)
         self.relieved(connection)
         self._introduced(connection)
@@ -221,12 +221,16 @@ class Broker:
             connection.close(str(error), retry=isinstance(error, RoutingError))
             return
         self._introduced(connection)
-        if len(bodies) > 1:
+        if len(bodies) > 1 and not connection.is_closing:
             connection.received(connection, bodies[1:])
 
     def _check_hello(self, connection: Connection, hello: Hello) -> None:
         if hello.version != VERSION:
             raise BrokerError(f"{self.name} speaks version {VERSION} of the protocol, not {hello.version}")
+        if "#" in hello.name or len(hello.name) > 255 or not hello.name.isprintable():
+            raise BrokerError("a name has at most 255 printable characters, and no '#'")
+        if hello.role == "peer" and not hello.name:
+            raise BrokerError("a peer needs a name")
         has_certificate = bool(connection.info("peercert"))
         if hello.role == "peer" and self.settings.tls_ca is not None and not has_certificate:
             raise BrokerError("a peer needs a certificate of the authority here")
@@ -259,8 +263,6 @@ class Broker:
             self._client_lost(old, old.connection, "connected again")
         elif old is not None or name in self.core.sessions:
             raise RequestError(f"there is a client {name!r} at {self.name} already; give each its own name")
-        if "#" in name or len(name) > 255 or not name.isprintable():
-            raise RequestError("the name of a client has at most 255 printable characters, and no '#'")
         queue, policy = hello.queue or self.settings.queue, hello.policy or self.settings.policy
         if not 1 <= queue <= self.settings.queue or policy not in _POLICIES:
             raise RequestError(
@@ -275,7 +277,7 @@ class Broker:
         session.tell_types(tuple(map(self.node.registry.get, self.node.registry)))
 
     def _client_lost(self, session: ClientSession, connection: Connection, reason: str) -> None:
-        self._forget(connection)
+        self.forget(connection)
         if self.clients.get(session.name) is session:
             del self.clients[session.name]
             log.debug("client %s is gone: %s", session.name, reason)
@@ -301,13 +303,13 @@ class Broker:
         self._welcome(connection, MAX_LINK_FRAME)
         self.link_up(connection, hello.name, hello.incarnation)
 
-    def link_up(self, connection: Connection, name: str, incarnation: str, *, master: bool = False) -> None:
-        """Somebody is at the other end; a `RoutingError` if it cannot be a peer."""
+    def link_up(self, connection: Connection, name: str, incarnation: str, *, master: bool = False) -> bool:
+        """A broker is at the other end. Whether it is a peer now; if it cannot be, the connection ends."""
         self._introduced(connection)
-        link = Link(self, connection, name, incarnation)
         if name in self.links:
             connection.close(f"{name} and {self.name} are linked already")
-            return
+            return False
+        link = Link(self, connection, name, incarnation)
         self.links[name] = link
         before = connection.lost
         connection.received = link.received
@@ -323,11 +325,12 @@ class Broker:
             del self.links[name]
             connection.lost = before
             connection.close(str(error))
-            return
+            return False
         log.info("%s is linked with %s", self.name, name)
+        return True
 
     def _link_lost(self, link: Link, connection: Connection, reason: str) -> None:
-        self._forget(connection)
+        self.forget(connection)
         if self.links.get(link.name) is link:
             del self.links[link.name]
             log.info("%s has lost its link with %s: %s", self.name, link.name, reason)
@@ -439,7 +442,7 @@ class Broker:
                 if connection.is_reading and now - connection.last_received > self.settings.silence:
                     connection.abort(f"no sign of life for {self.settings.silence:g} s")
                 elif connection not in self._strangers and now - connection.last_sent > idle:
-                    connection.send_bytes(_PING)
+                    connection.ping()
             for link in list(self.links.values()):
                 if link.connection in self._congested and now - link.progress > self.settings.stall:
                     link.connection.abort(f"{link.name} has taken nothing for {self.settings.stall:g} s")

@@ -3,6 +3,9 @@
 What is ready is sent together, and nothing waits for more to become ready. What the other side does not
 take yet waits in a queue that has a limit; what happens at the limit is the affair of its owner:
 a client has a policy, and a link between brokers holds back those who publish.
+
+All is sent in its order, with one exception: while the other side wants no events (`hold`), control frames
+go ahead of them, so that an application that is behind with its events still gets the answers it waits for.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from angelia.errors import WireError
-from angelia.wire import Bye, Frames, encode
+from angelia.wire import Bye, Frames, Ping, encode
 
 __all__ = ["Connection", "backoff"]
 
@@ -22,6 +25,8 @@ HIGH_WATER = 1 << 18  # bytes in the socket's own buffer above which it takes no
 _BATCH = 512  # items in a frame, at most
 _BATCH_BYTES = 1 << 17
 _PRE_HELLO = 1 << 16  # bytes of a frame from somebody who has not introduced itself
+LINGER = 1.0  # seconds that the other side has to read why a connection ends
+_PING = encode(Ping())
 
 # What is in the queue.
 ITEM, FRAME, CONTROL = 0, 1, 2  # an item of a batch; a frame that may be dropped; one that may not
@@ -56,16 +61,20 @@ class Connection(asyncio.Protocol):
         self.last_sent = 0.0
         self.dropped = 0
         self.queued = 0  # items and frames that may be dropped
-        self.queued_bytes = 0
+        self.queued_bytes = 0  # all
+        self.control_bytes = 0  # of frames that may not be dropped
         self.peer_name = "?"
         self.is_reading = True
         self._made = made
         self._frames = Frames(_PRE_HELLO)
         self._queue: deque[tuple[int, bytes]] = deque()
+        self._ahead: deque[bytes] = deque()  # control frames, while items are held
+        self._is_held = False
         self._is_flushing = False
         self._is_paused = False
         self._is_closing = False
         self._reason = ""
+        self._linger: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -96,7 +105,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Part of asyncio's protocol."""
         self._is_closing = True
-        self._queue.clear()
+        self._forget_queue()
+        if self._linger is not None:
+            self._linger.cancel()
         lost, self.lost = self.lost, lambda *_: None
         lost(self, self._reason or (str(error) if error else "the other side closed the connection"))
 
@@ -139,20 +150,26 @@ class Connection(asyncio.Protocol):
         """Send an encoded frame."""
         self._put(CONTROL, frame)
 
+    def ping(self) -> None:
+        """Give a sign of life, unless something is about to be sent anyway."""
+        if not self._has_something:
+            self._put(CONTROL, _PING)
+
     def put(self, item: bytes) -> None:
         """Send an item of a batch (see `batch`), which may be dropped."""
-        if self._is_closing:
-            return
-        self.queued += 1
-        self.queued_bytes += len(item)
-        self._queue.append((ITEM, item))
-        if not self._is_flushing and not self._is_paused:
-            self._flush_soon()
+        self._put(ITEM, item)
 
     def put_frame(self, frame: bytes) -> None:
         """Send an encoded frame, which may be dropped."""
-        self.queued += 1
         self._put(FRAME, frame)
+
+    def hold(self, wanted: bool) -> None:
+        """Keep back what may be dropped, and let all else go ahead of it; or go on in order."""
+        if wanted and not self._is_held:
+            self._ahead.extend(data for kind, data in self._queue if kind == CONTROL)
+            self._queue = deque(entry for entry in self._queue if entry[0] != CONTROL)
+        self._is_held = wanted
+        self._flush_soon()
 
     def drop_oldest(self) -> None:
         """Drop what is in the queue longest and may be dropped."""
@@ -167,21 +184,35 @@ class Connection(asyncio.Protocol):
     def _put(self, kind: int, data: bytes) -> None:
         if self._is_closing:
             return
-        self._queue.append((kind, data))
         self.queued_bytes += len(data)
-        if not self._is_flushing and not self._is_paused:
+        if kind != CONTROL:
+            self.queued += 1
+            self._queue.append((kind, data))
+        else:
+            self.control_bytes += len(data)
+            if self._is_held:
+                self._ahead.append(data)
+            else:
+                self._queue.append((kind, data))
+        if not self._is_flushing:
             self._flush_soon()
 
+    @property
+    def _has_something(self) -> bool:
+        """Whether there is something that is to be sent now."""
+        return bool(self._ahead or (self._queue and not self._is_held))
+
     def _flush_soon(self) -> None:
-        self._is_flushing = True
-        self._loop.call_soon(self._flush)
+        if not self._is_flushing and not self._is_paused and not self._is_closing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         """Send what the socket takes."""
         self._is_flushing = False
-        if self._transport is None or not self._queue:
+        if self._transport is None or not self._has_something:
             return
-        while self._queue and not self._is_paused:
+        while self._has_something and not self._is_paused:
             self._transport.write(self._next_chunk())
         self.last_sent = self._loop.time()
         self.changed()
@@ -190,16 +221,20 @@ class Connection(asyncio.Protocol):
         """Frames from the head of the queue, about as many bytes as the socket takes at once."""
         frames: list[bytes] = []
         size = 0
-        while self._queue and size < HIGH_WATER:
-            frame = self._next_batch() if self._queue[0][0] == ITEM else self._pop()
+        while size < HIGH_WATER and self._has_something:
+            frame = self._next_frame()
             size += len(frame)
             frames.append(frame)
         return b"".join(frames)
 
-    def _pop(self) -> bytes:
-        kind, data = self._queue.popleft()
+    def _next_frame(self) -> bytes:
+        if not self._ahead and self._queue[0][0] == ITEM:
+            return self._next_batch()
+        kind, data = (CONTROL, self._ahead.popleft()) if self._ahead else self._queue.popleft()
         self.queued_bytes -= len(data)
-        if kind != CONTROL:
+        if kind == CONTROL:
+            self.control_bytes -= len(data)
+        else:
             self.queued -= 1
         return data
 
@@ -226,20 +261,30 @@ class Connection(asyncio.Protocol):
     def is_drained(self) -> bool:
         """Whether all was handed to the operating system."""
         return self._is_closing or not (
-            self._queue or (self._transport is not None and self._transport.get_write_buffer_size())
+            self._queue
+            or self._ahead
+            or (self._transport is not None and self._transport.get_write_buffer_size())
         )
 
     def close(self, reason: str, *, retry: bool = True) -> None:
-        """Say why, and end the connection. What waits in the queue is not sent."""
+        """Say why, and end the connection. What waits in the queue is not sent.
+
+        The other side ends it when it has read why. Until then, what it sends is read and thrown away: to
+        close with something unread would reset the connection, and take the reason with it.
+        """
         if self._is_closing or self._transport is None:
             return
+        self.read(True)
         self._is_closing = True
         self._reason = reason
-        self._queue.clear()
+        self._forget_queue()
         self._transport.write(encode(Bye(reason, retry)))
-        self._transport.close()
-        if self._is_paused:  # it may never take what is in its buffer
-            self._loop.call_later(1.0, self._transport.abort)
+        self._linger = self._loop.call_later(LINGER, self._transport.abort)
+
+    def _forget_queue(self) -> None:
+        self._queue.clear()
+        self._ahead.clear()
+        self.queued = self.queued_bytes = self.control_bytes = 0
 
     def abort(self, reason: str) -> None:
         """End the connection at once: the other side is gone."""

@@ -106,6 +106,7 @@ class Dialler:
         self.broker = broker
         self.address = address
         self.is_master = is_master
+        self.peer = ""  # its name, once that is known
         self.problem = "not connected yet"
         self.was_linked = False
         self._lost: asyncio.Future[str] | None = None
@@ -114,6 +115,10 @@ class Dialler:
         """Connect, and again after each loss, until cancelled."""
         attempt = 0
         while True:
+            if self.peer in self.broker.links:  # by a connection that the other side made
+                self.problem = ""
+                await asyncio.sleep(self.broker.settings.heartbeat)
+                continue
             started = self.broker.loop.time()
             self.problem = await self.once()
             if self.broker.loop.time() - started > self.broker.settings.silence:
@@ -176,11 +181,16 @@ class Dialler:
         if not isinstance(frame, Welcome):
             raise WireError(f"a broker answers with Welcome, not {type(frame).__name__}")
         connection.accept(MAX_LINK_FRAME)
-        self.broker.link_up(connection, frame.name, frame.incarnation, master=self.is_master)
-        self.was_linked, self.problem = True, ""
-        if len(bodies) > 1:
+        self.peer = frame.name
+        self.was_linked = self.broker.link_up(
+            connection, frame.name, frame.incarnation, master=self.is_master
+        )
+        if self.was_linked:
+            self.problem = ""
+        if len(bodies) > 1 and not connection.is_closing:
             connection.received(connection, bodies[1:])
 
     def _on_lost(self, connection: Connection, reason: str) -> None:
+        self.broker.forget(connection)
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(reason)

@@ -10,16 +10,21 @@ import msgspec
 
 from angelia.errors import AngeliaError, EventError, RequestError, WireError
 from angelia.event import Event
+from angelia.filter import Advertisement, Filter
 from angelia.messages import (
+    Advertise,
     FromClient,
+    Publish,
     PublishAll,
     Reply,
     Request,
     Subscribe,
     SubscribePattern,
+    Unadvertise,
     Unsubscribe,
     UnsubscribePattern,
 )
+from angelia.pattern import Pattern
 from angelia.types import EventType
 from angelia.wire import (
     Answer,
@@ -27,6 +32,7 @@ from angelia.wire import (
     Bye,
     Describe,
     Dropped,
+    Flow,
     Ping,
     Sequence_,
     TypeNews,
@@ -37,6 +43,7 @@ from angelia.wire import (
     encode,
     encode_number,
     encode_told,
+    split_events,
     told,
 )
 
@@ -47,8 +54,6 @@ if TYPE_CHECKING:
 __all__ = ["ClientSession"]
 
 log = logging.getLogger("angelia.broker")
-
-_MAX_NUMBER = 2**31
 
 
 class ClientSession:
@@ -63,16 +68,29 @@ class ClientSession:
         self.incarnation = incarnation
         self.queue = queue
         self.policy = policy
-        self._queue_bytes = broker.settings.queue_bytes
+        self._most_bytes = broker.settings.queue_bytes
         self.published = 0
         self.delivered = 0
         self._told_of = 0  # drops
+        self._wanted: dict[str, Filter | Pattern] = {}  # identity -> what the subscription is for
         self._numbers: dict[str, bytes] = {}  # identity -> number, encoded
+        self._advertised: set[Advertisement] = set()
         self._handlers: dict[type, Callable[[Any], None]] = {
             Ask: self._ask,
-            Describe: lambda frame: connection.send(Answer(frame.number, value=broker.describe())),
+            Describe: lambda frame: self._send(Answer(frame.number, value=broker.describe())),
+            Flow: lambda frame: connection.hold(not frame.wanted),
             Ping: lambda frame: None,
             Bye: lambda frame: connection.abort(f"the client left: {frame.reason}"),
+        }
+        self._requests: dict[type, Callable[[Any], Reply]] = {
+            Publish: self._refuse_publication,
+            PublishAll: self._refuse_publication,
+            Advertise: self._advertise,
+            Unadvertise: self._unadvertise,
+            Subscribe: self._subscribe,
+            SubscribePattern: self._subscribe,
+            Unsubscribe: self._unsubscribe,
+            UnsubscribePattern: self._unsubscribe,
         }
         connection.batch = encode_told
         connection.changed = self._taken
@@ -98,70 +116,111 @@ class ClientSession:
             self._publish(uploads)
 
     def _publish(self, uploads: list[Upload]) -> None:
-        """Publish the events of several frames at once; if some are refused, frame by frame."""
+        """Publish the events of several frames at once; if some are refused, frame by frame.
+
+        Events that want no answer have nothing to do with each other but that they were sent together:
+        if one is refused, the others are published all the same.
+        """
         try:
             batches = [decode_events(upload.events) for upload in uploads]
         except (WireError, EventError) as error:
-            if len(uploads) > 1:
-                for upload in uploads:
-                    self._publish([upload])
-            else:
-                self._answer(uploads[0].number, error)
+            self._publish_apart(uploads, str(error), type(error).__name__)
             return
         events = tuple(event for batch in batches for event in batch)
         reply = self.broker.publish(self.name, events)
-        if reply.error is not None and len(uploads) > 1:
-            for upload in uploads:
-                self._publish([upload])
+        if reply.error is not None:
+            self._publish_apart(uploads, reply.error, reply.code)
             return
-        if reply.error is None:
-            self.published += len(events)
+        self.published += len(events)
         for upload in uploads:
-            self.reply(msgspec.structs.replace(reply, number=upload.number))
+            if upload.number:
+                self._send(Answer(upload.number))
+
+    def _publish_apart(self, uploads: list[Upload], error: str, code: str | None) -> None:
+        """Publish what can be; `error` is what was wrong with some of it."""
+        parts = uploads if len(uploads) > 1 else _single(uploads[0])
+        if len(parts) > 1:
+            for part in parts:
+                self._publish([part])
+        else:
+            self._send(Answer(uploads[0].number, error, code))
 
     def _ask(self, frame: Ask) -> None:
         try:
-            request = self._own(decode_request(frame.request))
+            request = decode_request(frame.request)
+            handle = self._requests.get(type(request), self._own)
+            self.reply(msgspec.structs.replace(handle(request), number=frame.number))
         except AngeliaError as error:
-            self._answer(frame.number, error)
-            return
-        reply = self.broker.request(FromClient(self.name, request, frame.number))
-        is_new = isinstance(request, Subscribe | SubscribePattern) and reply.error is not None
-        if is_new or isinstance(request, Unsubscribe | UnsubscribePattern):
-            self._numbers.pop(request.identity, None)
-        self.reply(reply)
+            self._send(Answer(frame.number, str(error), type(error).__name__))
 
-    def _own(self, request: Request) -> Request:
-        """The request with an identity that is this client's."""
-        if isinstance(request, Subscribe | SubscribePattern | Unsubscribe | UnsubscribePattern):
-            identity = f"{self.name}#{request.identity}"
-            if isinstance(request, Subscribe | SubscribePattern):
-                self._enter(identity, request.identity)
-            return msgspec.structs.replace(request, identity=identity)
-        if isinstance(request, PublishAll):
-            raise RequestError("events are published with an upload")
-        return msgspec.structs.replace(request, identity=self.name)
+    def _own(self, request: Request) -> Reply:
+        """Have a request of the client itself done."""
+        return self.broker.request(
+            FromClient(self.name, msgspec.structs.replace(request, identity=self.name))
+        )
 
-    def _enter(self, identity: str, number: str) -> None:
-        if identity in self._numbers:
-            return
-        if not number.isdecimal() or int(number) >= _MAX_NUMBER:
-            raise RequestError(f"the identity of a subscription is a number below 2^31, not {number[:40]!r}")
-        if len(self._numbers) >= self.broker.settings.max_subscriptions:
-            raise RequestError(
-                f"a client has at most {self.broker.settings.max_subscriptions} subscriptions here"
-            )
+    def _refuse_publication(self, request: Publish | PublishAll) -> Reply:
+        raise RequestError("events are published with an upload")
+
+    def _advertise(self, request: Advertise) -> Reply:
+        self._check_limit("advertisements", len(self._advertised | {request.advertisement}))
+        reply = self._own(request)
+        if reply.error is None:
+            self._advertised.add(request.advertisement)
+        return reply
+
+    def _unadvertise(self, request: Unadvertise) -> Reply:
+        reply = self._own(request)
+        covers, registry = request.advertisement.covers, self.broker.node.registry
+        if reply.error is None:
+            self._advertised = {one for one in self._advertised if not covers(one, registry)}
+        return reply
+
+    def _subscribe(self, request: Subscribe | SubscribePattern) -> Reply:
+        """Enter a subscription. A client that connects again may ask twice for the same."""
+        number = request.identity
+        if not (number.isascii() and number.isdecimal() and len(number) < 10):
+            raise RequestError(f"the identity of a subscription is its number, not {number[:40]!r}")
+        # The highest number is the limit: the node remembers every identity that it has seen.
+        self._check_limit("subscriptions", int(number))
+        identity = f"{self.name}#{int(number)}"
+        wanted = request.filter if isinstance(request, Subscribe) else request.pattern
+        if self._wanted.get(identity, wanted) != wanted:
+            raise RequestError(f"subscription {number} is there already, for something else")
         self._numbers[identity] = encode_number(int(number))
+        reply = self.broker.request(
+            FromClient(self.name, msgspec.structs.replace(request, identity=identity))
+        )
+        if reply.error is None:
+            self._wanted[identity] = wanted
+        return reply
+
+    def _unsubscribe(self, request: Unsubscribe | UnsubscribePattern) -> Reply:
+        """Cancel the subscription of that number, if there is one: another broker may have had it."""
+        identity = f"{self.name}#{request.identity}"
+        wanted = self._wanted.pop(identity, None)
+        if wanted is None:
+            return Reply(self.name, 0)
+        end = UnsubscribePattern if isinstance(wanted, Pattern) else Unsubscribe
+        return self.broker.request(FromClient(self.name, end(identity, wanted)))  # type: ignore[arg-type]
+
+    def _check_limit(self, what: str, count: int) -> None:
+        limit = self.broker.settings.max_subscriptions
+        if count > limit:
+            raise RequestError(f"a client has at most {limit} {what} here")
 
     # ------------------------------------------------ to the client
 
     def reply(self, reply: Reply) -> None:
         """Tell what became of a request. Who wants no answer hears of errors all the same."""
         if reply.number or reply.error is not None:
-            self.connection.send(Answer(reply.number, reply.error, reply.code, reply.value))
+            self._send(Answer(reply.number, reply.error, reply.code, reply.value))
 
-    def _answer(self, number: int, error: AngeliaError) -> None:
-        self.reply(Reply(self.name, number, str(error), type(error).__name__))
+    def _send(self, frame: Any) -> None:
+        """Send what may not be dropped. Who asks and asks, and takes no answers, is cut off."""
+        self.connection.send(frame)
+        if self.connection.control_bytes > self.broker.settings.queue_bytes:
+            self.connection.close("it takes none of the answers it asks for", retry=False)
 
     def deliver(self, identities: Iterable[str], event: bytes) -> None:
         """Send an (encoded) event, once, for some of the subscriptions."""
@@ -181,14 +240,18 @@ class ClientSession:
     def tell_types(self, event_types: tuple[EventType, ...]) -> None:
         """Tell of event types."""
         if event_types:
-            self.connection.send(TypeNews(event_types))
+            self._send(TypeNews(event_types))
 
     # ------------------------------------------------ its queue
 
+    @property
+    def is_full(self) -> bool:
+        """Whether its queue is."""
+        return self.connection.queued >= self.queue or self.connection.queued_bytes >= self._most_bytes
+
     def _has_room(self) -> bool:
         """Whether to put one more into the queue; if it is full, what its policy says happens."""
-        connection = self.connection
-        if connection.queued < self.queue and connection.queued_bytes < self._queue_bytes:
+        if not self.is_full:
             return True
         if self.policy == "drop_oldest":
             self.connection.drop_oldest()
@@ -210,14 +273,14 @@ class ClientSession:
         """The queue has become shorter: tell of drops, and let publishers go on."""
         if self.connection.dropped > self._told_of:
             self._told_of = self.connection.dropped
-            self.connection.send(Dropped(self._told_of))
-        if 2 * self.connection.queued <= self.queue:
+            self._send(Dropped(self._told_of))
+        if 2 * self.connection.queued <= self.queue and 2 * self.connection.queued_bytes <= self._most_bytes:
             self.broker.relieved(self.connection)
 
     def describe(self) -> dict[str, Any]:
         """The client as numbers."""
         return {
-            "subscriptions": len(self._numbers),
+            "subscriptions": len(self._wanted),
             "published": self.published,
             "delivered": self.delivered,
             "queued": self.connection.queued,
@@ -225,3 +288,13 @@ class ClientSession:
             "policy": self.policy,
             "from": self.connection.peer_name,
         }
+
+
+def _single(upload: Upload) -> list[Upload]:
+    """The events of a frame that wants no answer, each in a frame of its own; or the frame."""
+    if upload.number:
+        return [upload]
+    try:
+        return [Upload(0, msgspec.Raw(b"\x91" + bytes(raw))) for raw in split_events(upload.events)]
+    except WireError:
+        return [upload]

@@ -14,6 +14,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -87,6 +88,16 @@ class BrokerSettings(BaseSettings):
             raise ValueError(f"there is no routing {value!r}; there are {', '.join(ROUTERS)}")
         return value
 
+    @field_validator("listen", "peers", "master")
+    @classmethod
+    def _addresses(cls, value: str | list[str] | None) -> str | list[str] | None:
+        try:
+            for text in [value] if isinstance(value, str) else value or []:
+                Address.parse(text)
+        except BrokerError as error:
+            raise ValueError(str(error)) from None
+        return value
+
     @model_validator(mode="after")
     def _complete(self) -> BrokerSettings:
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -122,6 +133,8 @@ def load(config: Path | None = None, **flags: Any) -> BrokerSettings:
         settings = Settings(**{name: value for name, value in flags.items() if value is not None})
     except ValidationError as error:
         raise BrokerError("; ".join(_problem(dict(item)) for item in error.errors())) from None
+    except SettingsError as error:
+        raise BrokerError(f"the environment is not as it should be: {error}; lists are JSON") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BrokerError(f"{config} is not valid TOML: {error}") from None
     return settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable, Generator, Iterable
 from contextlib import nullcontext, suppress
@@ -24,6 +25,8 @@ from angelia.wire import Answer
 __all__ = ["RemoteClient", "RemoteSubscription", "connect", "options_of"]
 
 T = TypeVar("T")
+
+log = logging.getLogger("angelia.client")
 
 
 def connect(
@@ -120,10 +123,13 @@ class _Session(RemoteSession):
         return answer
 
     def _subscribed(self, name: str, done: asyncio.Future[Any]) -> None:
-        """Tell who reads a subscription that it was refused."""
-        error = None if done.cancelled() else done.exception()
-        party = self.party(name)
-        if isinstance(error, AngeliaError) and party is not None:
+        """The broker has answered; if it refused a subscription, tell who reads it."""
+        if done.cancelled() or done.exception() is None:
+            self.unconfirmed.pop(name, None)
+            return
+        party, error = self.party(name), done.exception()
+        if party is not None and isinstance(error, AngeliaError):
+            self.unsubscribe_quietly(party)
             party.mailbox.fail(error)
 
     def close(self) -> None:
@@ -148,8 +154,8 @@ class RemoteSubscription(Subscription[T]):
         if answer is not None:
             try:
                 await _within(session, answer)
-            except Exception:
-                session.forget(self._party)
+            except AngeliaError:
+                session.unsubscribe_quietly(self._party)
                 raise
         return self
 
@@ -190,20 +196,28 @@ class RemoteClient(Client):
         When this returns, the broker has accepted it. Without `confirm` it is on its way, which is faster;
         what the broker refuses is then told in the log alone.
         """
-        await self.publish_all((event,), confirm=confirm)
+        if confirm:
+            await _within(self._session, self._session.publish_all((event,)))
+            return
+        session = self._session
+        session._check_open()
+        assert session.uplink is not None
+        if not session.uplink.has_room:
+            await session.uplink.room()
+        session.uplink.put(event if isinstance(event, Event) else session._event_of(event))
 
     async def publish_all(self, events: Iterable[object], *, confirm: bool = True) -> None:
         """Publish several events or instances in their order: all of them, or none if one is refused."""
         session = self._session
-        if confirm:
-            await _within(session, session.publish_all(events))
-            return
         session._check_open()
         assert session.uplink is not None
-        one_by_one = [one if isinstance(one, Event) else session._event_of(one) for one in events]
-        if not session.uplink.has_room:
+        if not confirm and not session.uplink.has_room:
             await session.uplink.room()
-        session.uplink.upload(one_by_one, None)
+        answer = session.publish_all(events)
+        if confirm:
+            await _within(session, answer)
+        else:
+            answer.add_done_callback(_log_refusal)
 
     async def advertise(self, advertisement: str | Advertisement | type[Any]) -> None:
         """Tell what this client is going to publish."""
@@ -255,6 +269,13 @@ class RemoteClient(Client):
 
     async def __aenter__(self) -> Self:
         return await self.open()
+
+
+def _log_refusal(answer: asyncio.Future[Any]) -> None:
+    """Tell in the log what became of a publication that nobody waits for."""
+    error = None if answer.cancelled() else answer.exception()
+    if error is not None:
+        log.warning("a publication was refused: %s", error)
 
 
 async def _within(session: _Session, answer: asyncio.Future[Any]) -> Any:

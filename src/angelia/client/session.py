@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -26,6 +27,7 @@ from angelia.messages import (
     Unsubscribe,
     UnsubscribePattern,
 )
+from angelia.pattern import Pattern
 from angelia.types import EventType, TypeRegistry
 from angelia.wire import Answer
 
@@ -144,18 +146,33 @@ class RemoteSession(Requests):
         if ticket is not None and not ticket.admitted:
             self._hold(ticket)
         if not party.mailbox.is_open:  # by its policy, just now
-            self.soon(lambda: self._unsubscribe_quietly(party))
+            self.soon(lambda: self.unsubscribe_quietly(party))
 
-    def _unsubscribe_quietly(self, party: Party[Any]) -> None:
+    def unsubscribe_quietly(self, party: Party[Any]) -> None:
+        """Cancel a subscription, if it is there; nobody waits for the answer."""
         with self._lock:
             if self.forget(party) and self.uplink is not None:
-                wanted = subscription(party.name, party.filter)
-                end: Request
-                if isinstance(wanted, SubscribePattern):
-                    end = UnsubscribePattern(party.name, wanted.pattern)
-                else:
-                    end = Unsubscribe(party.name, wanted.filter)
-                self.uplink.request(_own(end), _nobody)
+                self.uplink.request(_end(party), self._freeing(party, _nobody))
+
+    def unsubscribe(self, party: Party[Any]) -> Any:
+        """Cancel a subscription, unless it is over."""
+        if not self.forget(party):
+            return None
+        return self.submit(lambda uplink, done: uplink.request(_end(party), self._freeing(party, done)))
+
+    def _freeing(self, party: Party[Any], done: Done) -> Done:
+        """Use the number of a subscription again once the broker has let go of it.
+
+        Before, events for the old one may come. The answer follows them, unless events are held.
+        """
+
+        def freed(answer: Answer | AngeliaError) -> None:
+            with self._lock:
+                if isinstance(answer, Answer) and self.uplink is not None and not self.uplink.is_held:
+                    heapq.heappush(self._free, _number(party.name))
+            done(answer)
+
+        return freed
 
     def _hold(self, ticket: Ticket[Item]) -> None:
         """A queue is full and wants its publisher to wait: the publisher is the broker."""
@@ -190,6 +207,11 @@ class RemoteSession(Requests):
 
 def _number(name: str) -> int:
     return int(name.rpartition("#")[2])
+
+
+def _end(party: Party[Any]) -> Unsubscribe | UnsubscribePattern:
+    number, wanted = str(_number(party.name)), party.filter
+    return UnsubscribePattern(number, wanted) if isinstance(wanted, Pattern) else Unsubscribe(number, wanted)
 
 
 def _own(request: Request) -> Request:

@@ -13,10 +13,11 @@ from angelia.bus.mailbox import Policy
 from angelia.bus.sync import Shared, SyncClient
 from angelia.client.aio import options_of
 from angelia.client.session import RemoteSession
-from angelia.client.uplink import Done, Options, Uplink
+from angelia.client.uplink import Done, Options, Uplink, log
 from angelia.errors import AngeliaError, BrokerError
 from angelia.event import Event
 from angelia.messages import PublishAll, Request
+from angelia.types import TypeRegistry
 from angelia.wire import Answer
 
 __all__ = ["SyncRemoteClient", "connect_sync"]
@@ -46,7 +47,7 @@ class _Session(RemoteSession):
         self.changed = threading.Condition(lock)
 
     def submit(self, action: Callable[[Uplink, Done], None]) -> Any:
-        """Have it done, and wait for the answer."""
+        """Have it done, and wait for the answer, with the lock at hand."""
         self._check_open()
         uplink = self.uplink
         assert uplink is not None
@@ -72,17 +73,22 @@ class _Session(RemoteSession):
             return []  # nobody is to be waited for
         return super()._request(request)
 
-    def publish_unconfirmed(self, events: list[Event]) -> None:
+    def publish_unconfirmed(self, events: Iterable[object], *, together: bool) -> None:
         """Publish without waiting for more than room."""
-        self._check_open()
+        with self._lock:
+            self._check_open()
+            ready = [one if isinstance(one, Event) else self._event_of(one) for one in events]
         uplink = self.uplink
         assert uplink is not None
 
         async def send() -> None:
             await uplink.room()
-            uplink.upload(events, None)
+            if together:
+                uplink.upload(ready, _log_refusal)
+            else:
+                uplink.put(ready[0])
 
-        asyncio.run_coroutine_threadsafe(send(), self.loop).result(self.options.timeout + 1)
+        asyncio.run_coroutine_threadsafe(send(), self.loop).result()
 
     def interest(self, what: Any) -> bool:
         """Whether somebody has subscribed to some of this."""
@@ -120,7 +126,10 @@ class SyncRemoteClient(SyncClient):
         When this returns, the broker has accepted it. Without `confirm` it is on its way, which is faster;
         what the broker refuses is then told in the log alone.
         """
-        self.publish_all((event,), timeout=timeout, confirm=confirm)
+        if confirm:
+            self.publish_all((event,), timeout=timeout)
+        else:
+            self._session.publish_unconfirmed((event,), together=False)
 
     def publish_all(
         self, events: Iterable[object], *, timeout: float | None = 30.0, confirm: bool = True
@@ -129,9 +138,7 @@ class SyncRemoteClient(SyncClient):
         if confirm:
             super().publish_all(events, timeout=timeout)
             return
-        with self._shared.lock:
-            ready = [one if isinstance(one, Event) else self._session._event_of(one) for one in events]
-        self._session.publish_unconfirmed(ready)
+        self._session.publish_unconfirmed(events, together=True)
 
     def describe(self) -> dict[str, Any]:
         """The state of the broker, as numbers."""
@@ -157,9 +164,26 @@ class SyncRemoteClient(SyncClient):
         self._stop()
         self._shared.join()
 
+    @property
+    def registry(self) -> TypeRegistry:
+        """The event types, as the broker has told of them so far."""
+        return self._session.registry
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was lost and made again: events may have been missed each time."""
+        return max(0, self._session.uplink.reconnects) if self._session.uplink is not None else 0
+
     def _stop(self) -> None:
         loop = self._session.loop
         if self._thread.is_alive():
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
+
+
+def _log_refusal(answer: Answer | AngeliaError) -> None:
+    """Tell in the log what became of a publication that nobody waits for."""
+    problem = answer.error if isinstance(answer, Answer) else str(answer)
+    if problem is not None:
+        log.warning("a publication was refused: %s", problem)

@@ -13,6 +13,7 @@ import logging
 import secrets
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,11 +27,13 @@ from angelia.event import Event
 from angelia.messages import Request
 from angelia.types import EventType
 from angelia.wire import (
+    MAX_FRAME,
     VERSION,
     Answer,
     Bye,
     Describe,
     Dropped,
+    Flow,
     Hello,
     Ping,
     Sequence_,
@@ -49,6 +52,7 @@ __all__ = ["Listener", "Options", "Uplink", "refusal"]
 
 log = logging.getLogger("angelia.client")
 
+_MAX_TOLD = 64 << 20  # bytes of a frame from a broker: all event types may be in it
 FULL = 1 << 20  # bytes in the queue above which a publisher waits
 Done = Callable[[Answer | AngeliaError], None]
 
@@ -101,9 +105,11 @@ class Uplink:
         self.listener = listener
         self.broker = ""
         self.reconnects = -1
+        self.max_frame = MAX_FRAME  # of the broker
         self.dropped = 0  # at brokers, in all
         self._dropped_here = 0
         self._connection: Connection | None = None
+        self._lost_now: asyncio.Future[str] | None = None  # done when that is gone
         self._pending: dict[int, _Pending] = {}
         self._unsent: list[tuple[int, bytes, Done]] = []  # publications while there is no connection
         self._number = 0
@@ -131,16 +137,19 @@ class Uplink:
         raise BrokerError("cannot connect to " + "; ".join(problems))
 
     async def close(self) -> None:
-        """Send what is queued and leave."""
-        connection = self._connection
+        """Send what is queued and leave. The broker has read it all when this returns, if it goes well."""
+        connection, lost = self._connection, self._lost_now
         self._finish(errors.ClosedError("the client is closed"))
         if self._task is not None:
             self._task.cancel()
-        if connection is not None:
+        if connection is None or lost is None:
+            return
+        with suppress(TimeoutError):
             async with asyncio.timeout(self.options.timeout):
                 while not connection.is_drained:
                     await asyncio.sleep(0.001)
-            connection.close("closed")
+        connection.close("closed")
+        await asyncio.wait([lost])
 
     def _finish(self, error: AngeliaError) -> None:
         if self._end is not None:
@@ -159,7 +168,7 @@ class Uplink:
     async def _keep(self, lost: asyncio.Future[str]) -> None:
         """Connect again whenever the connection is lost."""
         while self._end is None:
-            reason = await lost
+            reason = await asyncio.shield(lost)
             log.warning("lost the connection to %s: %s", self.broker, reason)
             lost = await self._again()
 
@@ -183,25 +192,25 @@ class Uplink:
     async def _connect(self, address: Address, lost: asyncio.Future[str]) -> None:
         """Connect and be welcomed, or a `BrokerError`. `lost` is done when the connection is gone."""
         options = self.options
-        welcomed: asyncio.Future[Welcome] = self._loop.create_future()
+        welcomed = asyncio.Event()
 
         def received(connection: Connection, bodies: list[bytes]) -> None:
             frame = decode(bodies[0])
-            if isinstance(frame, Welcome):
+            if isinstance(frame, Welcome) and self._end is None:
+                self._lost_now = lost
                 self._welcomed(connection, frame)
-                welcomed.set_result(frame)
+                welcomed.set()
                 if len(bodies) > 1:
                     self._received(connection, bodies[1:])
             else:
                 connection.abort(frame.reason if isinstance(frame, Bye) else "it is no broker of ours")
 
         def on_lost(connection: Connection, reason: str) -> None:
-            if not welcomed.done():
-                welcomed.set_exception(BrokerError(reason))
             self._lost(connection)
-            if not lost.done():
-                lost.set_result(reason)
+            lost.set_result(reason)
+            welcomed.set()
 
+        connection = None
         try:
             tls = client_context(options.ca, options.cert, options.key) if address.tls else None
             async with asyncio.timeout(min(10.0, options.timeout)):
@@ -219,14 +228,20 @@ class Uplink:
                         policy=options.policy,
                     )
                 )
-                await welcomed
+                await welcomed.wait()
         except TimeoutError:
             raise BrokerError("it does not answer") from None
         except (OSError, ssl.SSLError) as error:
             raise BrokerError(str(error) or type(error).__name__) from None
+        finally:
+            if connection is not None and connection is not self._connection:
+                connection.abort("it was not welcome")
+        if connection is not self._connection:
+            raise BrokerError(lost.result())
 
     def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
-        connection.accept(64 << 20)
+        self.max_frame = welcome.max_frame
+        connection.accept(_MAX_TOLD)
         connection.received = self._received
         connection.batch = lambda items: encode_upload(0, items)
         connection.changed = self._taken
@@ -237,6 +252,8 @@ class Uplink:
         if self._heart is not None:
             self._heart.cancel()
         self._heart = self._loop.create_task(self._beat(connection, welcome.heartbeat))
+        if self._holds:
+            connection.send(Flow(False))
         for request in self.listener.standing():
             connection.send_bytes(encode_request(0, request))
         for pending in self._pending.values():
@@ -264,10 +281,10 @@ class Uplink:
         while not connection.is_closing:
             await asyncio.sleep(heartbeat)
             now = self._loop.time()
-            if connection.is_reading and now - connection.last_received > 3 * heartbeat:
+            if now - connection.last_received > 3 * heartbeat:
                 connection.abort(f"{self.broker} gave no sign of life for {3 * heartbeat:g} s")
             elif now - connection.last_sent > heartbeat / 2:
-                connection.send(Ping())
+                connection.ping()
 
     # ------------------------------------------------ out
 
@@ -282,27 +299,34 @@ class Uplink:
         self._ask(self._number, encode(Describe(self._number)), done)
 
     def _ask(self, number: int, frame: bytes, done: Done) -> None:
-        if self._end is not None:
-            done(self._end)
+        problem = self._end or self._too_large(frame)
+        if problem is not None:
+            done(problem)
             return
         self._pending[number] = _Pending(frame, done)
         if self._connection is not None:
             self._connection.send_bytes(frame)
 
-    def upload(self, events: Sequence[Event], done: Done | None) -> None:
-        """Publish events. Without `done`, nobody is told what became of it, and there must be room."""
-        if self._end is not None:
-            if done is not None:
-                done(self._end)
-            return
-        if done is None:
-            assert self._connection is not None  # who asks has waited for room
-            for event in events:
-                self._connection.put(encode_event(event))
-            return
+    def _too_large(self, frame: bytes) -> AngeliaError | None:
+        if len(frame) - 4 <= self.max_frame:
+            return None
+        return errors.RequestError(
+            f"this takes {len(frame) - 4} bytes, and the broker takes at most {self.max_frame} at once"
+        )
+
+    def put(self, event: Event) -> None:
+        """Publish an event; nobody is told what became of it. Who asks has waited for room."""
+        if self._connection is not None:
+            self._connection.put(encode_event(event))
+
+    def upload(self, events: Sequence[Event], done: Done) -> None:
+        """Publish events, all or none of them."""
         self._number += 1
         frame = encode_upload(self._number, [encode_event(event) for event in events])
-        if self._connection is None:
+        problem = self._end or self._too_large(frame)
+        if problem is not None:
+            done(problem)
+        elif self._connection is None:
             self._unsent.append((self._number, frame, done))
         else:
             self._pending[self._number] = _Pending(None, done)
@@ -333,16 +357,21 @@ class Uplink:
     # ------------------------------------------------ in
 
     def hold(self) -> None:
-        """A queue of the application is full: read no more until it is released."""
+        """A queue of the application is full: events are to wait at the broker until it is released."""
         self._holds += 1
-        if self._connection is not None:
-            self._connection.read(False)
+        if self._holds == 1 and self._connection is not None:
+            self._connection.send(Flow(False))
 
     def release(self) -> None:
         """Undo a `hold`."""
         self._holds -= 1
-        if not self._holds and self._connection is not None:
-            self._connection.read(True)
+        if self._holds == 0 and self._connection is not None:
+            self._connection.send(Flow(True))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether events wait at the broker, and answers come ahead of them."""
+        return self._holds > 0
 
     def _received(self, connection: Connection, bodies: list[bytes]) -> None:
         for body in bodies:
