@@ -20,7 +20,7 @@ from angelia.pattern import Pattern
 from tests.matching.strategies import SCALARS, filters
 from tests.types.test_type_laws import event_types
 
-SOME = settings(max_examples=60, deadline=None)
+SOME = settings(max_examples=40, deadline=None)
 INTEGER_BOUNDS = (0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -54,7 +54,9 @@ advertisements = st.one_of(
     st.sampled_from(
         ['x = 1 and x = "a" and exists y', "flights.Quote: true", "true", '@source prefix "a"', "T: x > 1.5"]
     ).map(Advertisement.parse),
-    st.sampled_from([Advertisement([]), Advertisement([], "T"), Advertisement(None), Advertisement(None, "T")]),
+    st.sampled_from(
+        [Advertisement([]), Advertisement([], "T"), Advertisement(None), Advertisement(None, "T")]
+    ),
 )
 servers = st.frozensets(texts, max_size=3)
 
@@ -154,7 +156,7 @@ def test_every_frame_message_and_request_is_tested_here():
 
 @pytest.mark.parametrize("kind", [*FRAMES, *MESSAGES], ids=lambda kind: kind.__name__)
 def test_a_frame_comes_out_as_it_went_in(kind):
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=15, deadline=None)
     @given({**FRAMES, **MESSAGES}[kind])
     def check(frame):
         read = w.decode(body(w.encode(frame)))
@@ -166,7 +168,7 @@ def test_a_frame_comes_out_as_it_went_in(kind):
 
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
 def test_a_request_comes_out_as_it_went_in(kind):
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=15, deadline=None)
     @given(numbers, REQUESTS[kind])
     def check(number, request):
         ask = w.decode(body(w.encode_request(number, request)))
@@ -205,10 +207,17 @@ def test_notifications_come_out_as_they_went_in(sent):
 
 
 def test_an_advertisement_of_nothing_is_not_one_of_everything():
-    for advertisement in (Advertisement([]), Advertisement([], "T"), Advertisement(None), Advertisement(None, "T")):
+    for advertisement in (
+        Advertisement([]),
+        Advertisement([], "T"),
+        Advertisement(None),
+        Advertisement(None, "T"),
+    ):
         read = w.decode(body(w.encode(m.Advertise("p", advertisement)))).advertisement
         assert read == advertisement
-        assert read.advertises(Event({"x": 1}, type="T")) == advertisement.advertises(Event({"x": 1}, type="T"))
+        assert read.advertises(Event({"x": 1}, type="T")) == advertisement.advertises(
+            Event({"x": 1}, type="T")
+        )
 
 
 def test_the_ends_of_the_integers_travel_and_what_is_beyond_is_refused():
@@ -260,20 +269,25 @@ def outcome(data):
             pass
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=80))
 def test_random_bytes_are_refused(data):
     outcome(data)
 
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | texts | st.binary(max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | texts
+    | st.binary(max_size=4),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | st.integers(0, 9), inner, max_size=4),
     max_leaves=12,
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from([kind.__name__.rstrip("_") for kind in w.Frame.__args__]),
     st.dictionaries(
@@ -368,7 +382,12 @@ def test_a_huge_claimed_length_is_refused_before_anything_is_kept():
     tracemalloc.start()
     with pytest.raises(WireError, match="4294967295 bytes; at most 1048576"):
         w.Frames().feed(struct.pack(">I", 2**32 - 1))
-    for claim in (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"):
+    for claim in (
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xdb\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+    ):
         outcome(claim)
         outcome(b"\x91\x91\x81\xa1a" + claim)
         outcome(b"\x81\xa4type" + claim)

@@ -435,12 +435,17 @@ class Broker:
 
     async def _beat(self) -> None:
         """Give signs of life, and notice who gives none, takes nothing, or is gone."""
+        heartbeat, silence = self.settings.heartbeat, self.settings.silence
+        now = self.loop.time()
         while True:
-            await asyncio.sleep(self.settings.heartbeat)
-            now, idle = self.loop.time(), self.settings.heartbeat / 2
+            before = now
+            await asyncio.sleep(heartbeat)
+            now, idle = self.loop.time(), heartbeat / 2
+            was_absent = now - before > 2 * heartbeat  # and has not yet read what others sent meanwhile
             for connection in list(self._connections):
-                if connection.is_reading and now - connection.last_received > self.settings.silence:
-                    connection.abort(f"no sign of life for {self.settings.silence:g} s")
+                is_silent = connection.is_reading and now - connection.last_received > silence
+                if is_silent and not was_absent:
+                    connection.abort(f"no sign of life for {silence:g} s")
                 elif connection not in self._strangers and now - connection.last_sent > idle:
                     connection.ping()
             for link in list(self.links.values()):

@@ -97,7 +97,7 @@ class RemoteSession(Requests):
     def answered(self, answer: Answer | AngeliaError) -> Any:
         """The value of an answer, or its error."""
         if isinstance(answer, AngeliaError):
-            raise answer
+            raise type(answer)(*answer.args)  # anew, for each its own
         if answer.error is not None:
             raise refusal(answer)
         return answer.value
@@ -152,13 +152,13 @@ class RemoteSession(Requests):
         """Cancel a subscription, if it is there; nobody waits for the answer."""
         with self._lock:
             if self.forget(party) and self.uplink is not None:
-                self.uplink.request(_end(party), self._freeing(party, _nobody))
+                self.uplink.unsubscribe(_end(party), self._freeing(party, _nobody))
 
     def unsubscribe(self, party: Party[Any]) -> Any:
         """Cancel a subscription, unless it is over."""
         if not self.forget(party):
             return None
-        return self.submit(lambda uplink, done: uplink.request(_end(party), self._freeing(party, done)))
+        return self.submit(lambda uplink, done: uplink.unsubscribe(_end(party), self._freeing(party, done)))
 
     def _freeing(self, party: Party[Any], done: Done) -> Done:
         """Use the number of a subscription again once the broker has let go of it.

@@ -24,7 +24,7 @@ from angelia.broker.connection import Connection, backoff
 from angelia.broker.tls import client_context
 from angelia.errors import AngeliaError, BrokerError, ConnectionLostError, DisconnectedError, WireError
 from angelia.event import Event
-from angelia.messages import Request
+from angelia.messages import Request, Unsubscribe, UnsubscribePattern
 from angelia.types import EventType
 from angelia.wire import (
     MAX_FRAME,
@@ -93,8 +93,14 @@ class Listener(Protocol):
 
 
 class _Pending(NamedTuple):
-    frame: bytes | None  # to make the request again; None: it must not be
+    """A request under way: who is told of the answer, and what becomes of it if the connection is lost."""
+
     done: Done
+    frame: bytes | None = None  # it is made again at the next broker
+    if_lost: Answer | AngeliaError | None = None  # or this is the answer
+
+
+_IN_DOUBT = ConnectionLostError("the connection was lost: the events may have been published, or not")
 
 
 class Uplink:
@@ -159,10 +165,14 @@ class Uplink:
         self._room.set()
         if self._heart is not None:
             self._heart.cancel()
-        for pending in [*self._pending.values(), *(_Pending(None, done) for _, _, done in self._unsent)]:
-            pending.done(error)
+        waiting = [
+            *(pending.done for pending in self._pending.values()),
+            *(done for *_, done in self._unsent),
+        ]
         self._pending.clear()
         self._unsent.clear()
+        for done in waiting:
+            done(error)
         self.listener.on_end(error)
 
     async def _keep(self, lost: asyncio.Future[str]) -> None:
@@ -260,7 +270,7 @@ class Uplink:
             if pending.frame is not None:
                 connection.send_bytes(pending.frame)
         for number, frame, done in self._unsent:
-            self._pending[number] = _Pending(None, done)
+            self._pending[number] = _Pending(done, if_lost=_IN_DOUBT)
             connection.send_bytes(frame)
         self._unsent.clear()
         self._room.set()
@@ -270,18 +280,20 @@ class Uplink:
             return
         self._connection = None
         self._room.clear()
-        gone = {number: one for number, one in self._pending.items() if one.frame is None}
+        gone = {number: one for number, one in self._pending.items() if one.if_lost is not None}
         for number, pending in gone.items():
             del self._pending[number]
-            pending.done(
-                ConnectionLostError("the connection was lost: the events may have been published, or not")
-            )
+            assert pending.if_lost is not None
+            pending.done(pending.if_lost)
 
     async def _beat(self, connection: Connection, heartbeat: float) -> None:
+        now = self._loop.time()
         while not connection.is_closing:
+            before = now
             await asyncio.sleep(heartbeat)
             now = self._loop.time()
-            if now - connection.last_received > 3 * heartbeat:
+            was_absent = now - before > 2 * heartbeat  # and has not yet read what came meanwhile
+            if now - connection.last_received > 3 * heartbeat and not was_absent:
                 connection.abort(f"{self.broker} gave no sign of life for {3 * heartbeat:g} s")
             elif now - connection.last_sent > heartbeat / 2:
                 connection.ping()
@@ -293,6 +305,15 @@ class Uplink:
         self._number += 1
         self._ask(self._number, encode_request(self._number, request), done)
 
+    def unsubscribe(self, request: Unsubscribe | UnsubscribePattern, done: Done) -> None:
+        """Cancel a subscription that no other broker will be asked for: if this one is gone, it is done."""
+        self._number += 1
+        if self._connection is None:
+            done(Answer(self._number))
+        else:
+            self._pending[self._number] = _Pending(done, if_lost=Answer(self._number))
+            self._connection.send_bytes(encode_request(self._number, request))
+
     def describe(self, done: Done) -> None:
         """Ask the broker for its state."""
         self._number += 1
@@ -303,7 +324,7 @@ class Uplink:
         if problem is not None:
             done(problem)
             return
-        self._pending[number] = _Pending(frame, done)
+        self._pending[number] = _Pending(done, frame)
         if self._connection is not None:
             self._connection.send_bytes(frame)
 
@@ -329,7 +350,7 @@ class Uplink:
         elif self._connection is None:
             self._unsent.append((self._number, frame, done))
         else:
-            self._pending[self._number] = _Pending(None, done)
+            self._pending[self._number] = _Pending(done, if_lost=_IN_DOUBT)
             self._connection.send_bytes(frame)
 
     @property
