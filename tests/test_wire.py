@@ -3,12 +3,14 @@
 import struct
 import time
 import tracemalloc
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.matching.strategies import SCALARS, filters
+from tests.types.test_type_laws import event_types
 
 from angelia import Event, Filter
 from angelia import messages as m
@@ -17,8 +19,6 @@ from angelia.errors import AngeliaError, EventError, WireError
 from angelia.event import MAX_ATTRIBUTES, MAX_EVENT_BYTES
 from angelia.filter import Advertisement
 from angelia.pattern import Pattern
-from tests.matching.strategies import SCALARS, filters
-from tests.types.test_type_laws import event_types
 
 SOME = settings(max_examples=40, deadline=None)
 INTEGER_BOUNDS = (0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))

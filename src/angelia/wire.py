@@ -21,7 +21,7 @@ import msgspec
 from angelia.errors import AngeliaError, EventError, WireError
 from angelia.event import MAX_ATTRIBUTES, MAX_EVENT_BYTES, Event
 from angelia.filter import Advertisement, Filter
-from angelia.messages import Message, Notify, Request
+from angelia.messages import Message, Notify, Request, Subscribe
 from angelia.pattern import Pattern
 from angelia.types import EventType
 
@@ -39,6 +39,7 @@ __all__ = [
     "Frames",
     "Hello",
     "Ping",
+    "Recall",
     "Sequence_",
     "Tell",
     "TypeNews",
@@ -46,6 +47,7 @@ __all__ = [
     "Welcome",
     "decode",
     "decode_events",
+    "decode_filter",
     "decode_notifications",
     "decode_request",
     "decode_told",
@@ -53,6 +55,7 @@ __all__ = [
     "encode_event",
     "encode_forward",
     "encode_number",
+    "encode_recall",
     "encode_request",
     "encode_told",
     "encode_upload",
@@ -127,6 +130,15 @@ class Upload(_Frame, frozen=True):
     events: msgspec.Raw
 
 
+class Recall(_Frame, frozen=True):
+    """Subscribe, and be told first what has been published since a time."""
+
+    number: int
+    identity: str
+    filter: msgspec.Raw
+    since: datetime
+
+
 class Answer(_Frame, frozen=True):
     """What became of a request: done, or why not, with the name of the error; and what was asked for."""
 
@@ -186,6 +198,7 @@ Frame = (
     | Ping
     | Ask
     | Upload
+    | Recall
     | Answer
     | Tell
     | Sequence_
@@ -263,6 +276,7 @@ def _decode_hook(cls: type, value: Any) -> Any:
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_hook)
 _frames = msgspec.msgpack.Decoder(Frame, dec_hook=_decode_hook)
+_filters = msgspec.msgpack.Decoder(Filter, dec_hook=_decode_hook)
 _requests = msgspec.msgpack.Decoder(Request, dec_hook=_decode_hook)
 
 T = TypeVar("T")
@@ -288,6 +302,17 @@ def decode(body: bytes) -> Any:
 def encode_request(number: int, request: Request) -> bytes:
     """A client's request as a frame."""
     return encode(Ask(number, msgspec.Raw(_encoder.encode(request))))
+
+
+def encode_recall(number: int, request: Subscribe, since: datetime) -> bytes:
+    """A subscription that begins in the past as a frame."""
+    wanted = msgspec.Raw(_encoder.encode(request.filter))
+    return encode(Recall(number, request.identity, wanted, since))
+
+
+def decode_filter(raw: msgspec.Raw) -> Filter:
+    """The filter in a `Recall`, or a `WireError`."""
+    return _decoded(_filters, raw, "filter")
 
 
 def decode_request(raw: msgspec.Raw) -> Any:

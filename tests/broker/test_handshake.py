@@ -5,13 +5,13 @@ import os
 
 import msgspec
 import pytest
+from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, quote, until
 
 from angelia import wire
 from angelia.client import connect
 from angelia.errors import BrokerError, RequestError
 from angelia.filter import Filter
 from angelia.messages import Interest, Notify, Publish, Subscribe
-from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, quote, until
 
 
 def hello(version=wire.VERSION, role="client", name="me", incarnation="1", **rest):
@@ -215,15 +215,14 @@ async def test_peers_of_another_routing_are_refused_with_both_names():
 
 @asynchronous
 async def test_brokers_that_name_each_other_have_one_link():
-    async with broker(name="b1", **FAST) as one:
-        async with broker(name="b2", peers=[address(one)], **FAST) as two:
-            one._dial(two.address, False)
-            await linked(one, two)
-            await until(lambda: not one.describe()["unconnected"] and not two.describe()["unconnected"])
-            link = two.links["b1"]
-            await asyncio.sleep(0.3)
-            assert two.links["b1"] is link  # it stays
-            assert len(one._connections) == len(two._connections) == 1
+    async with broker(name="b1", **FAST) as one, broker(name="b2", peers=[address(one)], **FAST) as two:
+        one._dial(two.address, False)
+        await linked(one, two)
+        await until(lambda: not one.describe()["unconnected"] and not two.describe()["unconnected"])
+        link = two.links["b1"]
+        await asyncio.sleep(0.3)
+        assert two.links["b1"] is link  # it stays
+        assert len(one._connections) == len(two._connections) == 1
 
 
 @asynchronous

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, prices, quote, until
 
 from angelia import Event, wire
 from angelia.broker.connection import LONGEST_DELAY, backoff
@@ -17,7 +18,6 @@ from angelia.errors import BrokerError
 from angelia.filter import Filter
 from angelia.local.network import free_ports
 from angelia.messages import Subscribe
-from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, prices, quote, until
 
 
 @asynchronous

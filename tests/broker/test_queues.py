@@ -4,13 +4,13 @@ import asyncio
 import logging
 
 import pytest
+from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, quote, until
 
 from angelia import Event, wire
 from angelia.client import connect
 from angelia.errors import BrokerError, DisconnectedError
 from angelia.filter import Filter
 from angelia.messages import Subscribe
-from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, quote, until
 
 LARGE = "x" * 20_000  # so that sockets are full soon
 

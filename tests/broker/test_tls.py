@@ -8,12 +8,12 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, quote, until
 
 from angelia import wire
 from angelia.broker.certs import make_certificates
 from angelia.client import connect, connect_sync
 from angelia.errors import BrokerError
-from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, quote, until
 
 
 @pytest.fixture(scope="module")

@@ -13,21 +13,26 @@ import hmac
 import logging
 import os
 import secrets
+import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection
 from angelia.broker.errands import Errands
+from angelia.broker.keeping import Keeper
 from angelia.broker.links import MAX_LINK_FRAME, Dialler, Link
+from angelia.broker.metrics import Metrics
 from angelia.broker.session import ClientSession
 from angelia.broker.settings import BrokerSettings
 from angelia.broker.tls import server_context
 from angelia.bus.aio import Client
 from angelia.bus.core import Core
-from angelia.errors import AngeliaError, BrokerError, RequestError, RoutingError, WireError
+from angelia.errors import AngeliaError, BrokerError, LakeError, RequestError, RoutingError, WireError
 from angelia.event import Event
 from angelia.messages import (
     ClientDown,
@@ -37,21 +42,28 @@ from angelia.messages import (
     DeliverSequence,
     Disconnect,
     Effect,
+    Forwarded,
     FromClient,
     FromPeer,
     Input,
     Leave,
     Measure,
+    Notify,
     PeerDown,
     PeerUp,
     PublishAll,
+    Published,
     Reply,
     Send,
     SetTimer,
     TypeDefinition,
 )
 from angelia.node import Node
+from angelia.types import TypeRegistry
 from angelia.wire import VERSION, Hello, Welcome, decode, encode_event
+
+if TYPE_CHECKING:
+    from angelia.broker.http import Server
 
 __all__ = ["Broker"]
 
@@ -81,7 +93,7 @@ class _Inside:
         """Give inputs to the node; returns the effects for clients within this process."""
         inside: list[Effect] = []
         for _, given in inputs:
-            inside += self._broker.perform(self._broker.node.handle(given, now), given)
+            inside += self._broker.perform(self._broker.process(given), given)
         return inside
 
 
@@ -99,6 +111,8 @@ class Broker:
         self.links: dict[str, Link] = {}
         self.published = 0
         self.delivered = 0
+        self.metrics = Metrics()
+        self.keeper: Keeper | None = None
         self.node: Node
         self.core: Core
         self.loop: asyncio.AbstractEventLoop
@@ -110,6 +124,7 @@ class Broker:
         self._diallers: list[tuple[Dialler, asyncio.Task[None]]] = []
         self._heart: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._door: Server | None = None
 
     # ------------------------------------------------ start and stop
 
@@ -135,15 +150,43 @@ class Broker:
         self.name = settings.name or f"{address.host}:{port}"
         records = settings.lake is not None
         self.node = Node(self.name, settings.routing, address=str(self.address), records=records)
+        if settings.lake is not None:
+            self.keeper = Keeper(settings.lake, settings.lake_sync, self.node, self.clock)
         self._errands = Errands(self)
         self.core = Core(_Inside(self), self.clock)
+        self._add_gauges()
         gc.freeze()  # what was imported stays: there is no need to look at it again and again
         for text in settings.peers:
             self._dial(Address.parse(text), False)
         if settings.master is not None:
             self._dial(Address.parse(settings.master), True)
         self._heart = self.loop.create_task(self._beat())
+        await self._open_door(tls)
         log.info("%s listens on %s, routing %s", self.name, self.address, settings.routing)
+
+    async def _open_door(self, tls: ssl.SSLContext | None) -> None:
+        """Serve HTTP, if that is wanted."""
+        settings = self.settings
+        if settings.http is None:
+            return
+        from angelia.broker import http
+
+        address = Address.parse(settings.http, 8080)
+        limits = http.Settings(
+            tokens=tuple(token.decode() for token in self._tokens or ()),
+            allowed_origins=tuple(settings.http_origins),
+            webhook_targets=tuple(settings.webhook_targets),
+            public_url=settings.http_url,
+        )
+        try:
+            self._door = await http.serve(http.create_app(self, limits), address.host, address.port, tls=tls)
+        except OSError as error:
+            raise BrokerError(f"cannot serve HTTP on {settings.http}: {error.strerror or error}") from None
+        log.info("%s serves HTTP on %s", self.name, self._door.url)
+
+    def background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside, as long as the broker runs."""
+        self._errands.start(work)
 
     def _dial(self, address: Address, is_master: bool) -> None:
         dialler = Dialler(self, address, is_master)
@@ -154,6 +197,8 @@ class Broker:
         self._is_stopping = True
         if self._server is not None:
             self._server.close()
+        if self._door is not None:
+            await self._door.stop()
         self.handle(Leave())
         deadline = self.loop.time() + self.settings.drain
         for connection in self._connections:
@@ -169,6 +214,8 @@ class Broker:
         self.core.close()
         while self._connections and self.loop.time() < deadline + 1.0:
             await asyncio.sleep(0.005)
+        if self.keeper is not None:
+            await self.keeper.close()
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -341,9 +388,19 @@ class Broker:
 
     def handle(self, given: Input) -> None:
         """Give the node an input, and do what it wants."""
-        inside = self.perform(self.node.handle(given, self.clock()), given)
+        inside = self.perform(self.process(given), given)
         if inside:
             self.core.deliver(inside)
+
+    def process(self, given: Input) -> list[Effect]:
+        """The effects of an input, timed and counted if it is about events."""
+        events = _events_in(given)
+        if not events:
+            return self.node.handle(given, self.clock())
+        started = time.perf_counter()
+        effects = self.node.handle(given, self.clock())
+        self.metrics.observe_match(time.perf_counter() - started, len(events))
+        return effects
 
     def publish(self, client: str, events: tuple[Event, ...]) -> Reply:
         """Publish events of a client; returns what became of it."""
@@ -351,12 +408,15 @@ class Broker:
 
     def request(self, given: FromClient) -> Reply:
         """Have a request of a client done, all but the reply, which is returned."""
-        effects = self.node.handle(given, self.clock())
+        effects = self.process(given)
         reply = effects.pop()
         assert isinstance(reply, Reply)
-        if isinstance(given.request, PublishAll) and reply.error is None:
-            self.published += len(given.request.events)
-        inside = self.perform(effects, given)
+        if reply.error is not None:
+            return reply
+        try:
+            inside = self.perform(effects, given)
+        except LakeError as error:
+            return Reply(given.client, given.number, str(error), type(error).__name__)
         if inside:
             self.core.deliver(inside)
         return reply
@@ -364,6 +424,8 @@ class Broker:
     def perform(self, effects: Iterable[Effect], given: Input) -> list[Effect]:
         """Do what the node wants; returns the effects for clients within this process."""
         encoded: dict[int, bytes] = {}
+        out: dict[str | None, int] = {}  # events by type
+        went: dict[int, str | None] = {}  # the types of events that somebody wants
 
         def encode_once(event: Event) -> bytes:
             data = encoded.get(id(event))
@@ -375,24 +437,51 @@ class Broker:
         clients = self.clients
         for effect in effects:
             if type(effect) is Deliver:
+                event = effect.event
+                went[id(event)] = event.type
+                out[event.type] = out.get(event.type, 0) + 1
                 session = clients.get(effect.client)
                 if session is None:
                     inside.append(effect)
                 else:
-                    session.deliver(effect.identities, encode_once(effect.event))
-                    self.delivered += 1
+                    session.deliver(effect.identities, event, encode_once(event))
             elif type(effect) is Send:
                 link = self.links.get(effect.peer)
                 if link is not None:
                     link.send(effect.message, encode_once)
+                    if type(effect.message) is Notify:
+                        event = effect.message.event
+                        went[id(event)] = event.type
+                        out[event.type] = out.get(event.type, 0) + 1
             else:
                 inside += self._perform_rarer(effect)
+        self._count(given, out, went)
         self._notice(given)
         return inside
+
+    def _count(self, given: Input, out: Mapping[str | None, int], went: Mapping[int, str | None]) -> None:
+        """Count what came, went, and was filtered."""
+        events = _events_in(given)
+        if not events:
+            return
+        if type(given) is FromClient:
+            self.published += len(events)
+        came, wanted = Counter(map(_TYPE, events)), Counter(went.values())
+        for event_type, count in came.items():
+            self.metrics.count_in(event_type, count)
+            if count > wanted[event_type]:
+                self.metrics.count_filtered(event_type, count - wanted[event_type])
+        for event_type, count in out.items():
+            self.delivered += count
+            self.metrics.count_out(event_type, count)
 
     def _perform_rarer(self, effect: Effect) -> list[Effect]:
         if isinstance(effect, SetTimer | Connect | Disconnect | Measure):
             self._errands.run(effect)
+            return []
+        if isinstance(effect, Published):
+            if self.keeper is not None:
+                self.keeper.append(effect.events)
             return []
         session = self.clients.get(effect.client) if not isinstance(effect, Send) else None
         if session is None:
@@ -454,8 +543,46 @@ class Broker:
 
     # ------------------------------------------------ what there is
 
-    def metrics_drop(self, reason: str) -> None:
-        """An event was dropped."""
+    @property
+    def registry(self) -> TypeRegistry:
+        """The event types that it knows."""
+        return self.node.registry
+
+    def is_healthy(self) -> bool:
+        """Whether it takes events."""
+        return not self._is_stopping and self._server is not None and self._server.is_serving()
+
+    def topology(self) -> dict[str, Any]:
+        """The broker, its peers, and what it knows of the network beyond them."""
+        state = self.node.state()
+        known: dict[str, Any] = {}
+        if "links" in state:  # who knows all
+            known["brokers"] = {name: sorted(peers) for name, peers in sorted(state["links"].items())}
+        if state.get("master") is not None:
+            known["master"] = state["master"]
+        return {
+            "name": self.name,
+            "address": str(self.address),
+            "routing": self.settings.routing,
+            "peers": {name: link.describe() for name, link in sorted(self.links.items())},
+            **known,
+        }
+
+    def _add_gauges(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("angelia_clients", "Clients connected", lambda: float(len(self.clients)))
+        gauge("angelia_links", "Links to other brokers", lambda: float(len(self.links)))
+        gauge(
+            "angelia_link_queue_bytes",
+            "Bytes that wait for a peer",
+            lambda: {name: float(link.connection.queued_bytes) for name, link in self.links.items()},
+            "peer",
+        )
+        gauge(
+            "angelia_client_queue_events",
+            "Events that wait for clients",
+            lambda: float(sum(session.connection.queued for session in self.clients.values())),
+        )
 
     def describe(self) -> dict[str, Any]:
         """The broker as numbers, for people."""
@@ -468,11 +595,22 @@ class Broker:
             "uptime": round(self.clock() - self.started, 3),
             "published": self.published,
             "delivered": self.delivered,
+            "http": self._door.url if self._door is not None else None,
             "links": {name: link.describe() for name, link in sorted(self.links.items())},
             "unconnected": {str(d.address): d.problem for d, _ in self._diallers if d.problem},
             "clients": {name: session.describe() for name, session in sorted(self.clients.items())},
             "types": list(self.node.registry),
         }
+
+
+_TYPE = attrgetter("type")
+
+
+def _events_in(given: Input) -> Sequence[Event]:
+    """The events that an input is about."""
+    if type(given) is FromClient and type(given.request) is PublishAll:
+        return given.request.events
+    return [one.event for one in given.notifications] if type(given) is Forwarded else ()
 
 
 _POLICIES = ("block", "drop_oldest", "drop_newest", "disconnect")

@@ -32,6 +32,9 @@ def broker(
     peer: Annotated[list[str] | None, _option("peers", "--peer")] = None,
     master: Annotated[str | None, _option("master")] = None,
     http: Annotated[str | None, _option("http")] = None,
+    http_origin: Annotated[list[str] | None, _option("http_origins", "--http-origin")] = None,
+    http_url: Annotated[str | None, _option("http_url")] = None,
+    webhook_target: Annotated[list[str] | None, _option("webhook_targets", "--webhook-target")] = None,
     lake: Annotated[Path | None, _option("lake")] = None,
     lake_sync: Annotated[str | None, _option("lake_sync")] = None,
     tls_cert: Annotated[Path | None, _option("tls_cert")] = None,
@@ -58,8 +61,9 @@ def broker(
     Each option is also read from the environment (ANGELIA_LISTEN, …) and from the TOML file; a flag
     wins over the environment, and that over the file.
     """
-    flags = {key: value for key, value in locals().items() if key not in ("config", "peer")}
-    settings = load(config, peers=peer or None, **flags)
+    lists = {"peer": "peers", "http_origin": "http_origins", "webhook_target": "webhook_targets"}
+    flags = {lists.get(key, key): value for key, value in locals().items() if key not in ("config", "lists")}
+    settings = load(config, **{key: value for key, value in flags.items() if value != []})
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s")
     run_broker(settings)
 

@@ -31,9 +31,9 @@ class Errands:
         self._tasks: set[asyncio.Task[None]] = set()
         self._kinds: dict[type, Callable[[Any], None]] = {
             SetTimer: self._set_timer,
-            Connect: lambda errand: self._start(self._connect(errand)),
+            Connect: lambda errand: self.start(self._connect(errand)),
             Disconnect: self._disconnect,
-            Measure: lambda errand: self._start(self._measure(errand)),
+            Measure: lambda errand: self.start(self._measure(errand)),
         }
 
     def run(self, errand: SetTimer | Connect | Disconnect | Measure) -> None:
@@ -47,7 +47,8 @@ class Errands:
         for task in self._tasks:
             task.cancel()
 
-    def _start(self, errand: Coroutine[Any, Any, None]) -> None:
+    def start(self, errand: Coroutine[Any, Any, None]) -> None:
+        """Run something in the background, until this is stopped."""
         task = self._broker.loop.create_task(errand)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

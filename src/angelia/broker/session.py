@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from angelia.broker.keeping import Past
 from angelia.errors import AngeliaError, EventError, RequestError, WireError
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
@@ -34,13 +35,16 @@ from angelia.wire import (
     Dropped,
     Flow,
     Ping,
+    Recall,
     Sequence_,
     TypeNews,
     Upload,
     decode,
     decode_events,
+    decode_filter,
     decode_request,
     encode,
+    encode_event,
     encode_number,
     encode_told,
     split_events,
@@ -74,10 +78,12 @@ class ClientSession:
         self._told_of = 0  # drops
         self._wanted: dict[str, Filter | Pattern] = {}  # identity -> what the subscription is for
         self._numbers: dict[str, bytes] = {}  # identity -> number, encoded
+        self._pasts: dict[str, Past] = {}  # identity -> what a subscription is still to be told
         self._advertised: set[Advertisement] = set()
         self._handlers: dict[type, Callable[[Any], None]] = {
             Ask: self._ask,
             Describe: lambda frame: self._send(Answer(frame.number, value=broker.describe())),
+            Recall: self._recall,
             Flow: lambda frame: connection.hold(not frame.wanted),
             Ping: lambda frame: None,
             Bye: lambda frame: connection.abort(f"the client left: {frame.reason}"),
@@ -195,6 +201,42 @@ class ClientSession:
             self._wanted[identity] = wanted
         return reply
 
+    def _recall(self, frame: Recall) -> None:
+        """Enter a subscription that begins in the past."""
+        try:
+            wanted, broker = decode_filter(frame.filter), self.broker
+            past = Past(broker.keeper, wanted, frame.since, alone=not broker.links)
+            reply = self._subscribe(Subscribe(frame.identity, wanted))
+            if reply.error is None:
+                self._remember(f"{self.name}#{int(frame.identity)}", past)
+            self.reply(msgspec.structs.replace(reply, number=frame.number))
+        except AngeliaError as error:
+            self._send(Answer(frame.number, str(error), type(error).__name__))
+
+    def _remember(self, identity: str, past: Past) -> None:
+        """Tell the past, and hold back the present meanwhile."""
+        number = self._numbers[identity]
+
+        def put(event: Event) -> None:
+            if identity in self._wanted:
+                self.connection.put(told([number], encode_event(event)))
+
+        async def tell() -> None:
+            try:
+                await past.tell(put, lambda: 2 * self.connection.queued <= self.queue or self.is_gone)
+            except Exception as error:
+                self.connection.close(f"the past could not be read: {error}", retry=False)
+            finally:
+                self._pasts.pop(identity, None)
+
+        self._pasts[identity] = past
+        self.broker.background(tell())
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client is."""
+        return self.connection.is_closing
+
     def _unsubscribe(self, request: Unsubscribe | UnsubscribePattern) -> Reply:
         """Cancel the subscription of that number, if there is one: another broker may have had it."""
         identity = f"{self.name}#{request.identity}"
@@ -222,13 +264,19 @@ class ClientSession:
         if self.connection.control_bytes > self.broker.settings.queue_bytes:
             self.connection.close("it takes none of the answers it asks for", retry=False)
 
-    def deliver(self, identities: Iterable[str], event: bytes) -> None:
-        """Send an (encoded) event, once, for some of the subscriptions."""
+    def deliver(self, identities: Iterable[str], event: Event, encoded: bytes) -> None:
+        """Send an event, once, for some of the subscriptions."""
         known = self._numbers
+        if self._pasts:
+            identities = [
+                who for who in identities if who not in self._pasts or self._pasts[who].offer(event)
+            ]
+            if not identities:
+                return
         numbers = [known[identity] for identity in identities]
         self.delivered += 1
         if self._has_room():
-            self.connection.put(told(numbers, event))
+            self.connection.put(told(numbers, encoded))
 
     def deliver_sequence(self, identities: Iterable[str], events: tuple[Event, ...]) -> None:
         """Send the events that match a pattern."""
@@ -255,11 +303,11 @@ class ClientSession:
             return True
         if self.policy == "drop_oldest":
             self.connection.drop_oldest()
-            self.broker.metrics_drop("client")
+            self.broker.metrics.count_drop("client")
             return True
         if self.policy == "drop_newest":
             self.connection.dropped += 1
-            self.broker.metrics_drop("client")
+            self.broker.metrics.count_drop("client")
             return False
         if self.policy == "block":
             self.broker.congested(self.connection)

@@ -37,11 +37,13 @@ class BrokerSettings(BaseSettings):
     peers: list[str] = Field([], description="Brokers to keep a link with, such as tcp://127.0.0.1:7401.")
     master: str | None = Field(None, description="The broker above, in a hierarchy.")
     http: str | None = Field(None, description="Where to serve HTTP, such as 127.0.0.1:8080.")
+    http_origins: list[str] = Field([], description="Origins of web pages that may use the HTTP door.")
+    http_url: str | None = Field(None, description="Where others reach the HTTP door, for webhook callbacks.")
+    webhook_targets: list[str] = Field([], description="Private hosts and networks that webhooks may go to.")
     lake: Path | None = Field(None, description="A directory to keep all that is published here.")
     lake_sync: Literal["batch", "interval", "none"] = Field(
-        "batch", description="When the lake is forced to disk: before each answer, every second, or never."
+        "interval", description="When the lake is forced to disk: before each answer, every second, or never."
     )
-    journal: Path | None = Field(None, description="A file for a line of JSON a message on a link.")
 
     tls_cert: Path | None = Field(None, description="The broker's certificate (PEM); turns TLS on.")
     tls_key: Path | None = Field(None, description="The key of the certificate (PEM).")
@@ -102,12 +104,17 @@ class BrokerSettings(BaseSettings):
     def _complete(self) -> BrokerSettings:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together")
-        address = self.address
-        if not address.is_loopback and not self.insecure and (self.tls_cert is None or self.tokens is None):
-            raise ValueError(
-                f"listening on {address.host} is open to other machines: give tls_cert, tls_key and tokens, "
-                "or say insecure if the network is safe"
-            )
+        http = () if self.http is None else (Address.parse(self.http, 8080),)
+        for address in (self.address, *http):
+            if (
+                not address.is_loopback
+                and not self.insecure
+                and (self.tls_cert is None or self.tokens is None)
+            ):
+                raise ValueError(
+                    f"listening on {address.host} is open to other machines: give tls_cert, tls_key and "
+                    "tokens, or say insecure if the network is safe"
+                )
         return self
 
     @property

@@ -120,7 +120,7 @@ class Handle(Generic[T]):
         self._past: CatchUp | None = None
         if since is not None:
             self._past = session.past(session.wanted(what, where), since)
-            self._mailbox.is_behind = True
+            self._mailbox.is_behind = self._past is not None
         try:
             self._party: Party[T] = Party(session, what, where, self._mailbox)
         except AngeliaError:

@@ -56,9 +56,12 @@ class Requests(ABC):
     def _check_open(self) -> None:
         """Raise a `ClosedError` if it was closed."""
 
-    def past(self, wanted: Filter | Pattern, since: datetime | str) -> CatchUp:
-        """What a subscription wants of the time before it; a `RequestError` where there is no past."""
-        raise RequestError("this client cannot subscribe to the past")
+    @abstractmethod
+    def past(self, wanted: Filter | Pattern, since: datetime | str) -> CatchUp | None:
+        """What the next subscription wants of the time before it; None if the broker sees to it.
+
+        A `RequestError` where there is no past.
+        """
 
     @abstractmethod
     def _request(self, request: Request) -> Any:

@@ -6,6 +6,7 @@ import heapq
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,9 +15,9 @@ from angelia.bus.mailbox import Ticket
 from angelia.bus.party import Item, Party
 from angelia.bus.session import Requests, subscription
 from angelia.client.uplink import Done, Options, Uplink, refusal
-from angelia.errors import AngeliaError, ClosedError, EventTypeError
-from angelia.event import Event
-from angelia.filter import Advertisement
+from angelia.errors import AngeliaError, ClosedError, EventTypeError, RequestError
+from angelia.event import Event, parse_timestamp
+from angelia.filter import Advertisement, Filter
 from angelia.messages import (
     Advertise,
     DefineType,
@@ -48,6 +49,7 @@ class RemoteSession(Requests):
         self._advertisements: dict[Advertisement, None] = {}
         self._defined: dict[str, EventType] = {}
         self._end: AngeliaError | None = None
+        self._since: datetime | None = None  # of the next subscription
 
     @property
     def broker(self) -> str:
@@ -73,10 +75,14 @@ class RemoteSession(Requests):
             raise ClosedError("not connected yet: use `async with connect(…)`, or await it")
 
     def _request(self, request: Request) -> Any:
-        remembered = self._remember(request)
-        return self.submit(lambda uplink, done: uplink.request(_own(remembered), done))
+        self._remember(request)
+        since, self._since = self._since, None
+        if since is not None and isinstance(request, Subscribe):
+            wanted = Subscribe(str(_number(request.identity)), request.filter)
+            return self.submit(lambda uplink, done: uplink.recall(wanted, since, done))
+        return self.submit(lambda uplink, done: uplink.request(_own(request), done))
 
-    def _remember(self, request: Request) -> Request:
+    def _remember(self, request: Request) -> None:
         """Note what must be asked for again at another broker."""
         match request:
             case Advertise(_, advertisement):
@@ -88,7 +94,15 @@ class RemoteSession(Requests):
             case DefineType(_, event_type):
                 self._defined[event_type.name] = event_type
                 self._learn(event_type)
-        return request
+
+    def past(self, wanted: Filter | Pattern, since: datetime | str) -> None:
+        """The next subscription begins in the past, which its broker tells."""
+        if isinstance(wanted, Pattern):
+            raise RequestError("a pattern cannot be subscribed to in the past, only a filter")
+        self._since = parse_timestamp(since) if isinstance(since, str) else since
+        if self._since.tzinfo is None:
+            self._since = None
+            raise RequestError("since is a time with a time zone")
 
     def _learn(self, event_type: EventType) -> None:
         with suppress(EventTypeError):  # the broker says what is wrong with it

@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,7 +25,7 @@ from angelia.broker.connection import Connection, backoff
 from angelia.broker.tls import client_context
 from angelia.errors import AngeliaError, BrokerError, ConnectionLostError, DisconnectedError, WireError
 from angelia.event import Event
-from angelia.messages import Request, Unsubscribe, UnsubscribePattern
+from angelia.messages import Request, Subscribe, Unsubscribe, UnsubscribePattern
 from angelia.types import EventType
 from angelia.wire import (
     MAX_FRAME,
@@ -44,6 +45,7 @@ from angelia.wire import (
     decode_told,
     encode,
     encode_event,
+    encode_recall,
     encode_request,
     encode_upload,
 )
@@ -313,6 +315,11 @@ class Uplink:
         else:
             self._pending[self._number] = _Pending(done, if_lost=Answer(self._number))
             self._connection.send_bytes(encode_request(self._number, request))
+
+    def recall(self, request: Subscribe, since: datetime, done: Done) -> None:
+        """Subscribe from a time in the past on."""
+        self._number += 1
+        self._ask(self._number, encode_recall(self._number, request, since), done)
 
     def describe(self, done: Done) -> None:
         """Ask the broker for its state."""
