@@ -70,6 +70,11 @@ MATCHING = [
     {"not": {"prefix": {"sequence": "9"}}},
     {"not": {"exact": {"missing": "x"}}},
     {"not": {"not": {"exact": {"urgent": "true"}}}},
+    {"sql": "source LIKE '%cloudevents' AND sequence > 14"},
+    {"sql": "EXISTS region AND NOT EXISTS colour"},
+    {"sql": "urgent"},
+    {"any": [{"exact": {"subject": "no"}}, {"sql": "type = 'com.github.push'"}]},
+    {"not": {"sql": "sequence = 16"}},
     {"angelia": "com.github.push: x = 1"},
     {"angelia": 'ce-region prefix "eu"'},
 ]
@@ -89,6 +94,11 @@ NOT_MATCHING = [
     {"any": [{"exact": {"subject": "no"}}, {"suffix": {"sequence": "9"}}]},
     {"not": {"prefix": {"sequence": "1"}}},
     {"not": {"any": [{"exact": {"subject": "spec"}}, {"prefix": {"sequence": "9"}}]}},
+    {"sql": "sequence > 15"},
+    {"sql": "colour = 'red'"},
+    {"sql": "sequence / 0 = 1"},
+    {"not": {"sql": "urgent"}},
+    {"all": [{"sql": "urgent"}, {"exact": {"subject": "no"}}]},
     {"angelia": "x > 1"},
 ]
 
@@ -147,6 +157,8 @@ BAD = [
     ({"angelia": "x <"}, "filters[0].angelia"),
     ({"angelia": 1}, "filters[0].angelia"),
     ({"sql": 1}, "filters[0].sql"),
+    ({"sql": "type ="}, "filters[0].sql"),
+    ({"sql": "NOSUCH(type)"}, "filters[0].sql"),
     ({"exact": {"specversion": "0.3"}}, "filters"),
 ]
 
@@ -167,6 +179,30 @@ def test_filters_are_neither_too_deep_nor_too_many():
         select(deep)
     with pytest.raises(Problem, match="at most"):
         select({"any": [{"exact": {"type": f"t{number}"}} for number in range(300)]})
+
+
+def test_an_sql_expression_routes_by_the_filter_that_it_implies():
+    selection = select({"sql": "type = 't' AND region = 'eu' AND sequence > 5"})
+    assert selection.test is not None
+    assert Filter.parse('@type = "t" and ce-region = "eu"').covers(selection.filter)
+
+
+def test_extensions_that_programs_publish_are_seen_though_no_cloudevent_could_carry_them():
+    large = Event({"ce-sequence": 2**40, "ce-note": "two\nlines"}, type="t", source="/s")
+    assert wants(select({"sql": "EXISTS sequence"}), large)
+    assert wants(select({"suffix": {"note": "lines"}}), large)
+    assert wants(select({"exact": {"sequence": str(2**40)}}), large) is False  # beyond what is compared
+
+
+def test_what_is_too_much_for_a_filter_is_tested_at_the_door():
+    pairs = [{"any": [{"exact": {f"a{n}": "1x"}}, {"exact": {f"b{n}": "1x"}}]} for n in range(10)]
+    selection = select({"all": pairs})
+    all_of_them = event(**{f"a{number}": "1x" for number in range(10)})
+    assert wants(selection, all_of_them)
+    assert not wants(selection, event(**{f"a{number}": "1x" for number in range(9)}))
+    assert wants(select({"not": {"all": [*pairs, {"exact": {"type": "other"}}]}}), all_of_them)
+    many = [{"exact": {"subject": f"{number}" + "x" * 1000}} for number in range(100)]
+    assert wants(select({"any": many}), event(subject="7" + "x" * 1000))
 
 
 def test_an_event_without_a_type_has_none_to_compare():

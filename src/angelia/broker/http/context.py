@@ -11,7 +11,17 @@ from angelia.broker.http.problem import Problem
 from angelia.errors import EventError
 from angelia.event import parse_timestamp
 
-__all__ = ["OPTIONAL", "OWN", "REQUIRED", "ContextValue", "check_context", "is_carried", "is_json", "refusal"]
+__all__ = [
+    "OPTIONAL",
+    "OWN",
+    "REQUIRED",
+    "ContextValue",
+    "check_context",
+    "is_carried",
+    "is_extension_name",
+    "is_json",
+    "refusal",
+]
 
 ContextValue = str | int | bool
 _Check = Callable[[str, Any], Any]
@@ -37,6 +47,11 @@ def refusal(attribute: str, detail: str) -> Problem:
 def is_json(content_type: str | None) -> bool:
     """Whether a media type declares JSON; nothing declares it, too (JSON format, 3.1.1)."""
     return content_type is None or _JSON.fullmatch(content_type) is not None
+
+
+def is_extension_name(name: str) -> bool:
+    """Whether an attribute may have this name: lower-case letters and digits (CloudEvents, 2.1)."""
+    return _EXTENSION_NAME.fullmatch(name) is not None and name != "data"
 
 
 def is_carried(name: str, value: object) -> bool:
@@ -113,7 +128,7 @@ def _media_type(name: str, value: Any) -> str:
 
 
 def _extension(name: str, value: Any) -> ContextValue:
-    if not _EXTENSION_NAME.fullmatch(name) or name == "data":
+    if not is_extension_name(name):
         raise refusal(name[:128], "is not an attribute name: use lower-case letters and digits only")
     if isinstance(value, bool):
         return value

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from importlib import import_module
 from operator import and_, or_
 from typing import Any
 
+from angelia.broker.cesql import compile_expression
 from angelia.broker.http.context import OWN
 from angelia.broker.http.mapping import facts_of, text_of
 from angelia.broker.http.problem import Problem
-from angelia.errors import EventError, FilterError
+from angelia.errors import EventError, FilterError, FilterLimitError
 from angelia.event import ENVELOPE, Event, parse_timestamp
 from angelia.filter import Filter, attr
 from angelia.types import TypeRegistry
@@ -81,10 +81,7 @@ class Dialects:
             raise _bad("filters", 'is a list, such as [{"prefix": {"type": "com.example."}}]')
         for index, given in enumerate(filters or []):
             parts.append(self._expression(given, f"filters[{index}]", 1))
-        try:
-            selection = self._all(parts)
-        except FilterError as error:
-            raise _bad("filters", str(error)) from None
+        selection = self._within_limits(self._all(parts))
         if not selection.filter.is_satisfiable:
             raise _bad("filters", "no event can match")
         return selection
@@ -117,37 +114,50 @@ class Dialects:
         return [self._expression(one, f"{where}[{index}]", depth + 1) for index, one in enumerate(value)]
 
     def _all(self, parts: list[Selection]) -> Selection:
-        wanted = reduce(and_, [part.filter for part in parts], _EVERYTHING)
-        return Selection(wanted, self._combined(all, parts))
+        try:
+            wanted = reduce(and_, [part.filter for part in parts], _EVERYTHING)
+        except FilterLimitError:  # the network gets the simplest part, and the rest is tested here
+            simplest = min(parts, key=lambda part: len(part.filter.conjunctions))
+            return Selection(simplest.filter, self._combined(all, parts))
+        return Selection(wanted, None if _need_no_test(parts) else self._combined(all, parts))
 
     def _any(self, parts: list[Selection]) -> Selection:
-        return Selection(reduce(or_, [part.filter for part in parts]), self._combined(any, parts))
+        try:
+            wanted = reduce(or_, [part.filter for part in parts])
+        except FilterLimitError:
+            return Selection(_EVERYTHING, self._combined(any, parts))
+        return Selection(wanted, None if _need_no_test(parts) else self._combined(any, parts))
 
     def _not(self, value: Any, where: str, depth: int) -> Selection:
         part = self._expression(value, where, depth + 1)
-        if part.test is None:
-            return Selection(~part.filter)
-        test = part.test
-        return Selection(_EVERYTHING, lambda event: not test(event))
+        test = part.test or self._test(part.filter)
+        try:
+            return Selection(~part.filter) if part.test is None else Selection(_EVERYTHING, _inverse(test))
+        except FilterLimitError:
+            return Selection(_EVERYTHING, _inverse(test))
 
-    def _combined(self, combine: Callable[[Any], bool], parts: list[Selection]) -> Test | None:
+    def _combined(self, combine: Callable[[Any], bool], parts: list[Selection]) -> Test:
         """A test of all parts: those without one are tested by their filters."""
-        if all(part.test is None for part in parts):
-            return None
         tests = [part.test or self._test(part.filter) for part in parts]
         return lambda event: combine(test(event) for test in tests)
 
     def _test(self, wanted: Filter) -> Test:
         return lambda event: wanted.matches(event, self._registry)
 
+    def _within_limits(self, selection: Selection) -> Selection:
+        """A selection whose filter can travel as text; what it cannot say then is tested here."""
+        try:
+            Filter.parse(str(selection.filter))
+        except FilterLimitError:
+            return Selection(_EVERYTHING, selection.test or self._test(selection.filter))
+        return selection
+
     def _sql(self, value: Any, where: str, depth: int) -> Selection:
         if not isinstance(value, str):
             raise _bad(where, "is a CESQL expression, as a string")
-        try:
-            cesql = import_module("angelia.broker.cesql")
-        except ImportError:
-            raise _bad(where, "dialect not available") from None
-        expression = cesql.compile_expression(value)
+        expression = compile_expression(value)
+        if expression.faults:
+            raise _bad(where, str(expression.faults[0]))
         return Selection(
             expression.coarse_filter(lambda name: f"{ENVELOPE}{name}"),
             lambda event: expression.matches(facts_of(event)),
@@ -157,6 +167,14 @@ class Dialects:
         if not isinstance(value, str):
             raise _bad(where, "is a text of the filter language")
         return Selection(Filter.parse(value))
+
+
+def _need_no_test(parts: list[Selection]) -> bool:
+    return all(part.test is None for part in parts)
+
+
+def _inverse(test: Test) -> Test:
+    return lambda event: not test(event)
 
 
 def _bad(where: str, detail: str) -> Problem:

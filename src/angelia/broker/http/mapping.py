@@ -24,7 +24,14 @@ from urllib.parse import quote
 import msgspec
 
 from angelia.broker.http import strict_json
-from angelia.broker.http.context import OWN, ContextValue, is_carried, is_json, refusal
+from angelia.broker.http.context import (
+    OWN,
+    ContextValue,
+    is_carried,
+    is_extension_name,
+    is_json,
+    refusal,
+)
 from angelia.broker.http.problem import Problem, from_error
 from angelia.errors import AngeliaError, EventError
 from angelia.event import ENVELOPE, Event, Value, check_name, format_timestamp, plain_scalar
@@ -172,7 +179,8 @@ def context_of(event: Event, origin: str) -> dict[str, ContextValue]:
     facts = facts_of(event)
     source = quote(event.source, safe=_URI_CHARACTERS) if event.source else origin
     required = {"id": event.id or "none", "source": source, "type": event.type or DEFAULT_TYPE}
-    return {"specversion": "1.0", **required, **{name: facts[name] for name in facts if name not in required}}
+    others = {name: value for name, value in facts.items() if name in OWN or is_carried(name, value)}
+    return {"specversion": "1.0", **others, **required}
 
 
 def facts_of(event: Event) -> dict[str, ContextValue]:
@@ -184,11 +192,17 @@ def facts_of(event: Event) -> dict[str, ContextValue]:
     if event.time is not None:
         facts["time"] = format_timestamp(event.time)
     for name, value in event.attributes.items():
-        if _is_envelope(name, value):
-            facts[name.removeprefix(ENVELOPE)] = value  # type: ignore[assignment]
+        if _is_extension(name) and isinstance(value, str | int):
+            facts[name.removeprefix(ENVELOPE)] = value
     if "datacontenttype" not in facts and _has_json(event):
         facts["datacontenttype"] = "application/json"
     return facts
+
+
+def _is_extension(name: str) -> bool:
+    """Whether an attribute has the name of one of the envelope, but for what our own context has."""
+    bare = name.removeprefix(ENVELOPE)
+    return bare != name and bare not in OWN and is_extension_name(bare)
 
 
 def _is_envelope(name: str, value: Value) -> bool:
