@@ -98,7 +98,7 @@ async def post(opened, document, **headers):
     return await opened.http.post("/events", content=body, headers={**STRUCTURED, **headers})
 
 
-async def eventually(condition, timeout=5.0):
+async def eventually(condition, timeout=15.0):
     """Wait until something is so that other tasks bring about."""
     async with asyncio.timeout(timeout):
         while not condition():

@@ -3,7 +3,10 @@
 import asyncio
 import signal
 import ssl
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -174,3 +177,20 @@ async def test_events_of_programs_and_of_http_meet():
         await post(opened, cloudevent())
         assert '"type":"angelia.Event"' in (await stream.next())["data"]
         assert '"type":"test.Event"' in (await stream.next())["data"]
+
+
+def test_the_example_opens_a_door_and_closes_it_when_interrupted():
+    program = Path(__file__).parents[3] / "examples" / "http_door.py"
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", str(program), "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            url = process.stdout.readline().split()[-1]
+            assert httpx.get(f"{url}/healthz", trust_env=False).json() == {"status": "ok", "broker": "b1"}
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")

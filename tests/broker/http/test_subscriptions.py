@@ -429,7 +429,7 @@ async def test_a_sink_whose_name_is_not_found_for_a_while_gets_its_events_later(
 
 @asynchronous
 async def test_a_sink_that_does_not_answer_is_tried_again():
-    _, opening = played(webhook_timeout=0.1, webhook_attempts=2)
+    _, opening = played(webhook_timeout=0.5, webhook_attempts=2)
     async with opening as opened, Sink().open() as sink:
         name = await subscribed(opened, sink)
         sink.hold = asyncio.Event()

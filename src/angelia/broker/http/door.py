@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable, Sequence
+from urllib.parse import quote
 
 from starlette.requests import Request
 
@@ -27,7 +28,7 @@ class Door:
         self.service = service
         self.settings = settings
         self.outside = outside
-        self.origin = f"/{service.name}"
+        self.origin = f"/{quote(service.name)}"
         self.closing = asyncio.Event()
         self.sockets = 0
         self.abort: Callable[[object], None] = lambda client: None  # cuts a connection; the server knows how
