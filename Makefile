@@ -8,8 +8,8 @@ READY := .venv/.ready
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: $(READY)  ## see it work
-	@$(BIN)/angelia demo
+demo: $(READY)  ## see it work: brokers, real flights, Spark (DEMO=full: all flights of a year)
+	@$(BIN)/angelia demo $(if $(filter full,$(DEMO)),--full)
 
 test: $(READY)  ## run the tests
 	@$(BIN)/pytest -q
