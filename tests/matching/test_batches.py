@@ -273,5 +273,5 @@ def test_many_distinct_strings_do_not_fill_the_memory(monkeypatch: pytest.Monkey
     for start in range(0, 2_000, 250):
         names = [f"a{i}b" if i % 2 else f"{i}" for i in range(start, start + 250)]
         assert_as_single(matcher, pa.table({"name": names}), [{"name": name} for name in names])
-    (snapshot,) = matcher._view.snapshots
+    (snapshot,) = matcher._store.view.snapshots
     assert len(snapshot._encoder.codes["name"]) < 1_000

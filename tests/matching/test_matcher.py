@@ -15,7 +15,7 @@ from tests.matching.strategies import registry
 
 from angelia import Event, EventType, Filter, TypeRegistry
 from angelia.errors import AngeliaError, EventError
-from angelia.matching import Matcher, MatcherError, UnknownFilterError, matcher
+from angelia.matching import Matcher, MatcherError, UnknownFilterError, store
 
 ENGINES: Any = ("pure", "compiled")
 both = pytest.mark.parametrize("engine", ENGINES)
@@ -24,7 +24,7 @@ F = Filter.parse
 
 def settled(found: Matcher) -> None:
     """Wait for what is built in the background."""
-    while (worker := found._worker) is not None:
+    while (worker := found._store.worker) is not None:
         worker.join()
 
 
@@ -175,7 +175,7 @@ def test_results_follow_the_hierarchy_of_types(engine: Any) -> None:
 
 def test_fresh_filters_become_snapshots_in_the_background() -> None:
     found = Matcher(engine="compiled")
-    total = 5 * matcher.FRESH
+    total = 5 * store.FRESH
     for i in range(total):
         found.add(i, F(f"x = {i % 50}"))
         if i % 100 == 0:
@@ -184,7 +184,7 @@ def test_fresh_filters_become_snapshots_in_the_background() -> None:
     stats = found.stats()
     assert (stats.filters, stats.engine, stats.tombstones) == (total, "compiled", 0)
     assert stats.snapshots >= 1
-    assert stats.delta < matcher.FRESH
+    assert stats.delta < store.FRESH
     assert stats.bytes > 0
     assert len(found.match({"x": 3})) == len([i for i in range(total) if i % 50 == 3])
 
@@ -205,7 +205,7 @@ def test_removed_filters_are_dropped_once_they_are_many() -> None:
 def test_a_removal_during_a_build_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Matcher(engine="compiled")
     found.add_all({i: F("x = 1") for i in range(100)})
-    read = found._read
+    read = found._store._read
 
     def read_and_change(sources: Any) -> Any:
         members = read(sources)
@@ -214,7 +214,7 @@ def test_a_removal_during_a_build_counts(monkeypatch: pytest.MonkeyPatch) -> Non
         found.add(8, F("x = 2"))
         return members
 
-    monkeypatch.setattr(found, "_read", read_and_change)
+    monkeypatch.setattr(found._store, "_read", read_and_change)
     found.compact()
     assert sorted(found.match({"x": 1})) == [i for i in range(100) if i not in (7, 8)]
     assert found.match({"x": 2}) == [8]

@@ -62,7 +62,7 @@ from angelia.matching.layout import (
     SLOT_SHIFT,
     TEXT,
 )
-from angelia.matching.ranking import Ranking, Words
+from angelia.matching.ranking import Ranking, Words, are_exact, ends_of
 from angelia.matching.slots import Slot
 
 __all__ = ["Tables", "build"]
@@ -94,19 +94,26 @@ def build(
     filters: Sequence[Filter], links: Words | None = None, pause: Callable[[], None] = lambda: None
 ) -> Tables:
     """The tables of a compiled index; `links` gives the number of each filter's link."""
-    draft = Draft()
+    draft = _drafted(filters, Draft(), pause)
+    if not all(are_exact(*ends_of(slot)) for slot in draft.slots.values()):
+        draft = _drafted(filters, Draft(takes_ranges=False), pause)
+    ranking = Ranking(draft, pause)
+    draft.dissolve(pause)
+    return _Trie(draft, ranking, pause).tables(ranking, links)
+
+
+def _drafted(filters: Sequence[Filter], draft: Draft, pause: Callable[[], None]) -> Draft:
     for start in range(0, len(filters), SLICE):
         draft.read(filters[start : start + SLICE])
         pause()
-    ranking = Ranking(draft, pause)
-    draft.dissolve(pause)
-    return _Trie(draft, ranking).tables(ranking, links)
+    return draft
 
 
 class _Trie:
     """The literals in rank space, ordered by rarity, and the trie of the conjunctions."""
 
-    def __init__(self, draft: Draft, ranking: Ranking) -> None:
+    def __init__(self, draft: Draft, ranking: Ranking, pause: Callable[[], None]) -> None:
+        self._pause = pause
         headers = np.array(draft.headers, np.uint32)
         a, b = np.array(draft.a, np.int64), np.array(draft.b, np.int64)
         kinds, flat = np.array(draft.kind_of, np.int64), np.array(draft.flat, np.uint32)
@@ -119,12 +126,15 @@ class _Trie:
         ranged = (op == RANGE) | (op == POINT)
         low, high = _cut_ranks(a[ranged], ranking.ranks), _cut_ranks(b[ranged], ranking.ranks)
         a[ranged], b[ranged] = low, high - low
-        headers, a, b, kinds = _with_ranges(headers, a, b, kinds, flat, ranking)
+        pause()
+        headers, a, b, kinds = _with_ranges(headers, a, b, kinds, flat, ranking, pause)
         share = self._shares(headers, a, b, ranking.sizes[kinds], flat)
+        pause()
         order = np.argsort(share, kind="stable")
         self.headers, self.a, self.b = headers[order], a[order].astype(np.uint32), b[order].astype(np.uint32)
         renumbered = np.empty(len(order), np.uint32)
         renumbered[order] = np.arange(len(order), dtype=np.uint32)
+        pause()
         self.flat = renumbered[flat]
         kernels.sort_sequences(self.flat, self.starts)
 
@@ -166,20 +176,28 @@ class _Trie:
 
     def tables(self, ranking: Ranking, links: Words | None) -> Tables:
         """Lay everything out."""
+        pause = self._pause
+        pause()
         places, classes = self._root_places(ranking)
+        pause()
         order = self._ordered(places)
+        pause()
         literals, skips, cids = (np.empty(len(self.flat) + 1, np.uint32) for _ in range(3))
         count, depth = kernels.grow_trie(self.flat, self.starts, order, literals, skips, cids)
         literals, skips, cids = literals[: count + 1], skips[: count + 1], cids[: count + 1]
+        pause()
         owners, numbers, shared = self._owners(order)
+        pause()
         words = _Words()
         words.put(H_NODES, self._nodes(literals, skips, cids))
+        pause()
         words.put(H_SETS, self.sets)
         words.put(H_PARTS, self.parts)
         words.put(H_OWNERS, owners)
         words.put(H_CLASSES, classes)
         words.put(H_FLAGS, np.concatenate([*ranking.flags, np.zeros(1, np.uint32)]))
         self._put_roots(words, literals, skips, ranking.rows)
+        pause()
         words.put(H_SLOTS, ranking.rows)
         if links is not None:
             by_number = np.zeros(len(numbers), np.uint32)
@@ -194,6 +212,7 @@ class _Trie:
         words.header[H_TEXT_COUNT] = self.text_count
         ints = np.concatenate([*ranking.ints, np.zeros(1, np.int64)])
         floats = np.concatenate([*ranking.floats, np.zeros(1)])
+        pause()
         return Tables(words.assembled(), ints, floats, ranking.slots, numbers)
 
     def _root_places(self, ranking: Ranking) -> tuple[NDArray[np.int64], Words]:
@@ -328,20 +347,28 @@ def _merged_classes(ranges: NDArray[np.int64], length: NDArray[np.int64]) -> lis
 
 
 def _with_ranges(
-    headers: Words, a: NDArray[Any], b: NDArray[Any], kinds: NDArray[Any], flat: Words, ranking: Ranking
+    headers: Words,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    kinds: NDArray[Any],
+    flat: Words,
+    ranking: Ranking,
+    pause: Callable[[], None],
 ) -> tuple[Words, NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The literals and then the ranges of numbers, each distinct one once; `flat` is told of them."""
+    """The literals and then those of numbers, each distinct one once; `flat` is told of them."""
     of: list[list[NDArray[Any]]] = [[headers], [a], [b], [kinds]]
     count = len(headers)
     for slot, low, high in ranking.ranges:
         keys, numbers = np.unique(low << 32 | high, return_inverse=True)
-        flat[np.array(slot.places, np.int64)] = count + numbers
+        flat[np.frombuffer(slot.places, np.int64)] = count + numbers
         count += len(keys)
         low, high = keys >> 32, keys & 0xFFFFFFFF
-        of[0].append(np.full(len(keys), RANGE | slot.index << SLOT_SHIFT, np.uint32))
+        is_point = (low & 1).astype(bool) & (high == low + 1)
+        of[0].append(np.where(is_point, POINT, RANGE).astype(np.uint32) | np.uint32(slot.index << SLOT_SHIFT))
         of[1].append(low)
         of[2].append(high - low)
         of[3].append(np.full(len(keys), slot.numbers.below))
+        pause()
     joined_headers, *rest = map(np.concatenate, of)
     return joined_headers, rest[0], rest[1], rest[2]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from math import nan
 from typing import Any
 
 from angelia.event import Kind
@@ -47,16 +48,18 @@ class SlotDraft:
 
     __slots__ = (
         "bools", "domains", "first", "has_points", "highs", "index", "last", "lows", "name", "numbers",
-        "orders_strings", "places", "points", "ranges", "strings", "texts", "times",
+        "orders_strings", "places", "points", "ranges", "sides", "strings", "takes_ranges", "texts", "times",
     )  # fmt: skip
 
-    def __init__(self, name: str, index: int, first: int) -> None:
+    def __init__(self, name: str, index: int, first: int, takes_ranges: bool) -> None:
         self.name, self.index, self.first, self.last = name, index, first, first + 1
         self.points: dict[Any, int] = {}  # literals `= value`, but for booleans
         self.ranges: dict[tuple[Cut, Cut], int] = {}
-        # Ranges of numbers as they come, equal ones too, and where in `flat` each belongs.
-        self.lows: list[Cut] = []
-        self.highs: list[Cut] = []
+        # Ranges and equalities of numbers as they come, equal ones too: the values at both ends (NaN: none),
+        # on which sides of these they end, and where in `flat` each belongs.
+        self.takes_ranges = takes_ranges
+        self.lows, self.highs = array("d"), array("d")
+        self.sides = array("B")
         self.places = array("q")
         self.domains: dict[tuple[Domain, bool], int] = {}  # all others
         self.texts: dict[tuple[str, str], int] = {}
@@ -89,7 +92,9 @@ class Draft:
     A cut is written as twice a bound's number, plus one if it lies behind the bound.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, takes_ranges: bool = True) -> None:
+        """Without `takes_ranges` each literal is numbered when it comes: exact for any integers."""
+        self._takes_ranges = takes_ranges
         self.slots: dict[str, SlotDraft] = {}
         self.bound_count = 0
         self.text_count = 0
@@ -111,23 +116,34 @@ class Draft:
                     slot = slots.get(name) or self._slot(name)
                     some = condition.some
                     if some is not None:
-                        points = some.points
                         literal = None
-                        if points is None:
-                            if some.kind is number:
+                        points = some.points
+                        if some.kind is number and slot.takes_ranges:
+                            if points is None:
                                 if not some.excluded:
-                                    slot.lows.append(some.low)
-                                    slot.highs.append(some.high)
+                                    low, high = some.low, some.high
+                                    slot.lows.append(low[1] if len(low) > 1 else nan)
+                                    slot.highs.append(high[1] if len(high) > 1 else nan)
+                                    slot.sides.append((low[-1] & 1) + 2 * (high[-1] & 1))
                                     slot.places.append(len(flat))
-                                    literal = 0  # `Ranking` knows better
-                            elif not (some.excluded or some.suffix or some.contains or some.patterns):
+                                    literal = 0  # which `build` knows later
+                            elif len(points) == 1:
+                                (value,) = points
+                                slot.lows.append(value)  # type: ignore[arg-type] # it is a number
+                                slot.highs.append(value)  # type: ignore[arg-type]
+                                slot.sides.append(2)
+                                slot.places.append(len(flat))
+                                slot.has_points = True
+                                literal = 0
+                        elif points is None:
+                            if not (some.excluded or some.suffix or some.contains or some.patterns):
                                 literal = slot.ranges.get((some.low, some.high))
                         elif len(points) == 1:
                             (value,) = points
                             if value is not True and value is not False:  # which equal 1 and 0
                                 literal = slot.points.get(value)
                         flat.append(self._new(slot, some) if literal is None else literal)
-                    for domain in condition.none:
+                    for domain in condition.none or ():
                         flat.append(self._literal(slot, domain, True))
                 if conjunction.types or conjunction.not_types:
                     self._read_types(conjunction.types, conjunction.not_types)
@@ -155,16 +171,6 @@ class Draft:
         literal = slot.ranges[low, high] = self._add(slot, RANGE, a, b, bounds.below)
         return literal
 
-    def spill(self, slot: SlotDraft) -> None:
-        """Number the ranges of a slot one by one: some of their ends are too large for floats."""
-        for place, low, high in zip(slot.places, slot.lows, slot.highs, strict=True):
-            literal = slot.ranges.get((low, high))
-            if literal is None:
-                a, b = self._cut(slot.numbers, low), self._cut(slot.numbers, high)
-                literal = slot.ranges[low, high] = self._add(slot, RANGE, a, b, slot.numbers.below)
-            self.flat[place] = literal
-        slot.lows, slot.highs, slot.places = [], [], array("q")
-
     def dissolve(self, pause: Callable[[], None]) -> None:
         """Forget what only reading needs, in slices: to let go of a million things at once takes a while."""
         for slot in self.slots.values():
@@ -185,7 +191,7 @@ class Draft:
                 self.flat.append(literal)
 
     def _slot(self, name: str) -> SlotDraft:
-        slot = self.slots[name] = SlotDraft(name, len(self.slots), self.bound_count)
+        slot = self.slots[name] = SlotDraft(name, len(self.slots), self.bound_count, self._takes_ranges)
         self.bound_count += _SLOT_BOUNDS
         for value in (False, True):
             self._bound(slot.bools, value)

@@ -1,29 +1,21 @@
-"""The matcher: filters that come and go, matched without a pause.
+"""The matcher: finds the filters, of very many, that an event matches.
 
-Filters lie in *snapshots* (compiled, immutable but for removals) and, the fresh ones, in a small index
-in pure Python. A thread in the background makes snapshots of fresh filters, and larger snapshots of
-small ones, and puts them in place in one step; so there are few snapshots, each several times as large
-as the next, and a filter is compiled a few times in its life. What is removed is marked in its snapshot,
-and gone with the next one.
-
-`_View` is what a match looks at: it is replaced as a whole, never changed.
+Here are the questions; `store` has the filters, and the parts of the index that they are in.
 """
 
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from angelia.errors import MatcherError, UnknownFilterError
 from angelia.event import Event
 from angelia.filter import Explanation, Filter
-from angelia.matching.fallback import PureIndex
 from angelia.matching.ready import readiness
+from angelia.matching.store import FRESH, Retired, Store, snapshot_of
 from angelia.matching.values import ODD, checked, checked_all, csr, event_of, is_plain, rows_of, values_of
 
 if TYPE_CHECKING:
@@ -32,12 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Matcher", "Stats"]
 
-FRESH = 512  # filters in the pure index that make a snapshot worth while
-GROWTH = 4  # a snapshot is merged with the fresh ones once these are so many times fewer, or less
 WORTH_EVENTS = 64  # filters from which on micro-batches are worth the compiled engine
 FEW_EVENTS = 8  # up to which a micro-batch is matched one by one
-READ_SLICE = 256  # filters that are read under the lock at once
-PAUSE = 0.0001  # seconds that a build in the background gives way to others, every so often
 
 Engine = Literal["auto", "pure", "compiled"]
 Answer = TypeVar("Answer")
@@ -45,7 +33,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a matcher holds. `bytes` is the memory of the compiled tables."""
+    """What a matcher holds. `bytes` is the memory of the tables that matching reads."""
 
     filters: int
     predicates: int
@@ -58,102 +46,6 @@ class Stats:
     rebuilding: bool
 
 
-class _Retired(Exception):  # noqa: N818 - no error: who meets it looks at the new view
-    """The filters that were asked for have been compiled meanwhile."""
-
-
-class _Fresh:
-    """Filters that are not in a snapshot yet, safe for several threads."""
-
-    def __init__(self, registry: TypeRegistry | None) -> None:
-        self.members: dict[Hashable, tuple[Filter, Hashable | None]] = {}
-        self._lock = Lock()
-        self._index: PureIndex | None = PureIndex(registry)
-        self._registry = registry
-        self._compiled: Snapshot | None = None
-        self._asked = 0  # events since the last change
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def add(self, id_: Hashable, filter_: Filter, link: Hashable | None) -> None:
-        """Add a filter."""
-        with self._lock:
-            self.members[id_] = filter_, link
-            self._there().add(id_, filter_, link)
-            self._changed()
-
-    def remove(self, id_: Hashable) -> bool:
-        """Remove a filter; whether it was here."""
-        with self._lock:
-            if self.members.pop(id_, None) is None:
-                return False
-            self._there().remove(id_)
-            self._changed()
-            return True
-
-    def _changed(self) -> None:
-        self._compiled = None
-        self._asked = 0
-
-    def ask(self, question: Callable[[PureIndex], Answer]) -> Answer:
-        """What the index says."""
-        with self._lock:
-            return question(self._there())
-
-    def compiled(self) -> Snapshot:
-        """The same filters, compiled: a batch is worth that."""
-        with self._lock:
-            self._there()
-            if self._compiled is None:
-                self._compiled = _snapshot(self.members, self._registry)
-            return self._compiled
-
-    def match_events(self, events: Sequence[Mapping[str, Any]], by_link: bool) -> tuple[Any, Any]:
-        """What some flat values match: compiled as soon as there were about as many events as filters."""
-        with self._lock:
-            index = self._there()
-            self._asked += len(events)
-            if self._compiled is None and self._asked < len(self.members):
-                match = index.match_links if by_link else index.match
-                return csr(match(each if is_plain(each) else checked(each)) for each in events)
-        return self.compiled().match_events(events, by_link=by_link)
-
-    def _there(self) -> PureIndex:
-        if self._index is None:
-            raise _Retired
-        return self._index
-
-    def retire(self, pause: Callable[[], None]) -> None:
-        """Take the index apart, in slices: to let go of it at once would take a while."""
-        with self._lock:
-            index, self._index = self._there(), None
-        index.dissolve(pause)
-
-
-def _snapshot(
-    members: Mapping[Hashable, tuple[Filter, Hashable | None]], registry: TypeRegistry | None
-) -> Snapshot:
-    from angelia.matching.snapshot import Snapshot
-
-    filters, links = zip(*members.values(), strict=True) if members else ((), ())
-    has_links = any(link is not None for link in links)
-    return Snapshot(list(members), filters, links if has_links else None, registry)
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """What a match looks at: snapshots, the largest first, and fresh filters."""
-
-    snapshots: tuple[Snapshot, ...]
-    fresh: tuple[_Fresh, ...]
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no filters are fresh."""
-        return not any(fresh.members for fresh in self.fresh)
-
-
 class Matcher:
     """Finds the filters, of very many, that an event matches.
 
@@ -164,15 +56,7 @@ class Matcher:
     def __init__(self, registry: TypeRegistry | None = None, *, engine: Engine = "auto") -> None:
         self._registry = registry
         self._engine = engine
-        self._members: dict[Hashable, tuple[Filter, Hashable | None]] = {}
-        self._lock = Lock()
-        self._fresh = _Fresh(registry)
-        self._view = _View((), (self._fresh,))
-        self._context: tuple[str, ...] = ()
-        self._odd_ids = 0  # ids that are no integers of 64 bits
-        self._worker: Thread | None = None
-        self._building = Lock()  # held by the one who builds
-        self._removed: set[Hashable] | None = None  # since he began to read
+        self._store = Store(registry, self._is_compiled)
         if engine == "compiled":
             readiness.wait()
             if readiness.problem is not None:
@@ -182,14 +66,7 @@ class Matcher:
 
     def add(self, id: Hashable, filter: Filter, link: Hashable | None = None) -> None:  # noqa: A002
         """Add a filter, which counts from the next event on; `link` is where its events go."""
-        with self._lock:
-            if id in self._members:
-                raise MatcherError(f"there is a filter with the id {id!r} already; remove it first")
-            _check(filter)
-            self._note(id, filter)
-            self._members[id] = filter, link
-            self._fresh.add(id, filter, link)
-        self._tidy()
+        self._store.add(id, filter, link)
 
     def add_all(
         self,
@@ -199,58 +76,25 @@ class Matcher:
         """Add many filters at once, which is several times as fast; the caller waits for the index."""
         with _collector_paused():
             pairs = list(filters.items() if isinstance(filters, Mapping) else filters)
-            new = {id_: (filter_, link) for id_, filter_ in pairs}
+            new = dict(pairs)
             if len(new) < len(pairs):
                 raise MatcherError("an id is given twice among the filters to add")
-            self._add_all(new)
-        self._tidy()
-
-    def _add_all(self, new: dict[Hashable, tuple[Filter, Hashable | None]]) -> None:
-        for filter_, _ in new.values():
-            _check(filter_)
-        self._check_new(new)
-        if not self._is_compiled(len(new)):
-            for id_, (filter_, link) in new.items():
-                self.add(id_, filter_, link)
-            return
-        snapshot = _snapshot(new, self._registry)
-        with self._lock:
-            self._check_new(new)  # somebody may have added one meanwhile
-            self._members.update(new)
-            for id_, (filter_, _) in new.items():
-                self._note(id_, filter_)
-            self._view = _View(_by_size((*self._view.snapshots, snapshot)), self._view.fresh)
-
-    def _check_new(self, new: Mapping[Hashable, object]) -> None:
-        """Refuse ids that are in use."""
-        for id_ in self._members.keys() & new.keys():
-            raise MatcherError(f"there is a filter with the id {id_!r} already; remove it first")
+            ids, some = list(new), list(new.values())
+            self._store.check_new(ids, some)
+            if self._is_compiled(len(new)):
+                self._store.add_all(ids, some, link)
+            else:
+                for id_, filter_ in new.items():
+                    self._store.add(id_, filter_, link)
 
     def remove(self, id: Hashable) -> None:  # noqa: A002
         """Remove a filter: it is never reported again."""
-        with self._lock:
-            if self._members.pop(id, None) is None:
-                raise UnknownFilterError(f"there is no filter with the id {id!r}")
-            self._odd_ids -= _is_odd(id)
-            if self._removed is not None:
-                self._removed.add(id)
-            view = self._view
-            if not any(fresh.remove(id) for fresh in view.fresh):
-                for snapshot in view.snapshots:
-                    if snapshot.remove(id):
-                        break
-        if _is_sparse(view.snapshots):
-            self._tidy()
+        self._store.remove(id)
 
-    def _note(self, id_: Hashable, filter_: Filter) -> None:
-        """Keep count of odd ids, and note which parts of the context filters ask about."""
-        self._odd_ids += _is_odd(id_)
-        for conjunction in filter_.conjunctions:
-            for name in conjunction.conditions:
-                if name[0] == "@" and name not in self._context:
-                    self._context = (*self._context, name)
-            if (conjunction.types or conjunction.not_types) and "@type" not in self._context:
-                self._context = (*self._context, "@type")
+    def compact(self) -> None:
+        """Put all filters into one snapshot; the caller waits. Nothing happens in the pure engine."""
+        if self._is_compiled():
+            self._store.compact()
 
     # ---------------------------------------------------------------- one event
 
@@ -268,7 +112,7 @@ class Matcher:
         while True:
             try:
                 return question(self._values(event))
-            except _Retired:
+            except Retired:
                 continue
             except ODD:
                 if isinstance(event, Event):
@@ -278,15 +122,13 @@ class Matcher:
     def _values(self, event: Event | Mapping[str, Any]) -> Mapping[str, Any]:
         """Flat values. The compiled engine notices odd ones itself; the pure one would not."""
         if type(event) is dict:
-            if not self._fresh.members and (self._view.is_settled or is_plain(event)):
-                return event
-            return event if is_plain(event) else checked(event)
+            return event if self._store.view.is_settled or is_plain(event) else checked(event)
         if isinstance(event, Event):
-            return values_of(event, self._context)
+            return values_of(event, self._store.context)
         return checked(event)
 
     def _match(self, values: Mapping[str, Any]) -> list[Any]:
-        view = self._view
+        view = self._store.view
         found: list[Any] = []
         for snapshot in view.snapshots:
             found = found + snapshot.match(values) if found else snapshot.match(values)
@@ -300,7 +142,7 @@ class Matcher:
         return self._answer(self._match_any, event)
 
     def _match_any(self, values: Mapping[str, Any]) -> bool:
-        view = self._view
+        view = self._store.view
         if any(snapshot.match_any(values) for snapshot in view.snapshots):
             return True
         return any(fresh.members and fresh.ask(lambda index: index.match_any(values)) for fresh in view.fresh)
@@ -310,7 +152,7 @@ class Matcher:
         return self._answer(self._match_links, event)
 
     def _match_links(self, values: Mapping[str, Any]) -> list[Any]:
-        view = self._view
+        view = self._store.view
         found: dict[Any, None] = {}
         for snapshot in view.snapshots:
             found.update(dict.fromkeys(snapshot.match_links(values)))
@@ -321,7 +163,7 @@ class Matcher:
 
     def explain(self, id: Hashable, event: Event | Mapping[str, Any]) -> Explanation:  # noqa: A002
         """Which constraints of a filter an event satisfies, and which not."""
-        member = self._members.get(id)
+        member = self._store.members.get(id)
         if member is None:
             raise UnknownFilterError(f"there is no filter with the id {id!r}")
         return member[0].explain(event_of(event), self._registry)
@@ -341,7 +183,7 @@ class Matcher:
         from angelia.matching.columns import batch_size
 
         parts = [part.match_batch(columns) for part in self._parts()]
-        return batches.spliced(parts, batch_size(columns), self._odd_ids == 0)
+        return batches.spliced(parts, batch_size(columns), self._store.odd_ids == 0)
 
     def route_batch(self, columns: Any) -> tuple[Any, Any]:
         """The links that each row of a batch goes to, each once, in the form of `match_batch`."""
@@ -364,7 +206,7 @@ class Matcher:
             return self._one_by_one(events, self._match)
         from angelia.matching import batches
 
-        return batches.spliced(found, len(events), self._odd_ids == 0)
+        return batches.spliced(found, len(events), self._store.odd_ids == 0)
 
     def route_events(self, events: Sequence[Event | Mapping[str, Any]]) -> tuple[Any, Any]:
         """The links that each of several events goes to, each once, in the form of `match_batch`."""
@@ -381,15 +223,15 @@ class Matcher:
         """What the parts of the index say of some events; None if they are better asked one by one."""
         if len(events) < FEW_EVENTS or not self._is_compiled(FRESH - WORTH_EVENTS):
             return None
-        values: Sequence[Any] = [values_of(event, self._context) for event in events]
+        values: Sequence[Any] = [values_of(event, self._store.context) for event in events]
         if set(map(type, values)) != {dict}:
             values = checked_all(values)
         while True:
-            view = self._view
+            view = self._store.view
             try:
                 found = [snapshot.match_events(values, by_link=by_link) for snapshot in view.snapshots]
                 return found + [f.match_events(values, by_link) for f in view.fresh if f.members]
-            except _Retired:
+            except Retired:
                 continue
             except ODD:
                 if values is (values := checked_all(values)):
@@ -397,10 +239,10 @@ class Matcher:
 
     def _parts(self) -> list[Snapshot]:
         while True:
-            view = self._view
+            view = self._store.view
             try:
                 return [*view.snapshots, *(fresh.compiled() for fresh in view.fresh if fresh.members)]
-            except _Retired:
+            except Retired:
                 continue
 
     def _one_by_one(self, rows: Iterable[Event | Mapping[str, Any]], match: Any) -> tuple[Any, Any]:
@@ -409,45 +251,42 @@ class Matcher:
             from angelia.matching import batches
         except ImportError:
             return offsets, found
-        return batches.as_arrays(offsets, found, self._odd_ids == 0 and match == self._match)
+        return batches.as_arrays(offsets, found, self._store.odd_ids == 0 and match == self._match)
 
     # ---------------------------------------------------------------- all filters
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._store.members)
 
     def __iter__(self) -> Iterator[Hashable]:
-        return iter(list(self._members))
+        return iter(self._store.members)
 
     def __contains__(self, id: object) -> bool:  # noqa: A002
-        return id in self._members
+        return id in self._store.members
 
     def snapshot(self) -> Snapshot:
         """All filters of this moment in one compiled index, which can be pickled and sent away."""
         readiness.wait()
         if readiness.problem is not None:
             raise MatcherError(f"a snapshot needs the compiled engine: {readiness.problem}")
-        with self._lock:
-            members = dict(self._members)
-        return _snapshot(members, self._registry)
+        with _collector_paused():
+            return snapshot_of(self._store.all_members(), self._registry)
 
     def stats(self) -> Stats:
         """Figures about the index."""
-        view = self._view
+        view = self._store.view
         snapshots = view.snapshots
         return Stats(
-            filters=len(self._members),
+            filters=len(self._store.members),
             predicates=sum(snapshot.predicates for snapshot in snapshots),
             bytes=sum(snapshot.nbytes for snapshot in snapshots),
             snapshots=len(snapshots),
-            delta=sum(map(len, view.fresh)),
+            delta=self._store.delta,
             tombstones=sum(snapshot.tombstones for snapshot in snapshots),
             build_seconds=sum(snapshot.build_seconds for snapshot in snapshots),
             engine="compiled" if snapshots else "pure",
-            rebuilding=self._worker is not None,
+            rebuilding=self._store.worker is not None,
         )
-
-    # ---------------------------------------------------------------- in the background
 
     def _is_compiled(self, more: int = 0) -> bool:
         """Whether the compiled engine is to be used; if it is wanted but not ready, it is prepared."""
@@ -455,84 +294,9 @@ class Matcher:
             return False
         if readiness.is_ready:
             return True
-        if len(self._members) + more >= FRESH:
-            readiness.prepare(self._tidy)
+        if len(self._store.members) + more >= FRESH:
+            readiness.prepare(self._store.tidy)
         return False
-
-    def _tidy(self) -> None:
-        """Have the worker started if there is work for it."""
-        view = self._view
-        if len(self._fresh) < FRESH and not _is_sparse(view.snapshots):
-            return
-        if not self._is_compiled() or self._worker is not None:
-            return
-        with self._lock:
-            if self._worker is None:
-                self._worker = Thread(target=self._work, name="angelia-index", daemon=True)
-                self._worker.start()
-
-    def _work(self) -> None:
-        try:
-            while self._rebuild():
-                pass
-        finally:
-            self._worker = None
-
-    def compact(self) -> None:
-        """Put all filters into one snapshot; the caller waits. Nothing happens in the pure engine."""
-        if self._is_compiled():
-            self._rebuild(everything=True)
-
-    def _rebuild(self, everything: bool = False) -> bool:
-        """Make one snapshot of the fresh filters and the snapshots that are due; whether there was work."""
-        from angelia.matching.snapshot import Snapshot
-
-        with self._building:
-            with self._lock:
-                view = self._view
-                frozen = self._fresh if everything or len(self._fresh) >= FRESH else None
-                merged = view.snapshots if everything else _due(view.snapshots, len(frozen or ()))
-                if not frozen and not merged:
-                    return False
-                if frozen is not None:
-                    self._fresh = _Fresh(self._registry)
-                    self._view = _View(view.snapshots, (frozen, self._fresh))
-                self._removed = set()
-            ids, filters, links, has_links = self._read([*merged, *([frozen] if frozen else [])])
-            built = Snapshot(ids, filters, links if has_links else None, self._registry, _give_way)
-            with self._lock:
-                for id_ in self._removed:
-                    built.remove(id_)
-                self._removed = None
-                kept = [snapshot for snapshot in self._view.snapshots if snapshot not in merged]
-                self._view = _View(_by_size((*kept, built)), (self._fresh,))
-        if frozen is not None:
-            frozen.retire(_give_way)
-        return True
-
-    def _read(
-        self, sources: Iterable[Snapshot | _Fresh]
-    ) -> tuple[list[Hashable], list[Filter], list[Hashable | None], bool]:
-        """The filters of snapshots and fresh ones that are still there, in slices; whether with links."""
-        has_links = False
-        ids: list[Hashable] = []
-        filters: list[Filter] = []
-        links: list[Hashable | None] = []
-        for source in sources:
-            # An id may come back with another filter while this reads: what is in `source` is the old one.
-            there = source.members if isinstance(source, _Fresh) else source
-            known = list(there) if isinstance(source, _Fresh) else source.ids
-            for start in range(0, len(known), READ_SLICE):
-                with self._lock:
-                    for id_ in known[start : start + READ_SLICE]:
-                        if id_ in there:
-                            filter_, link = self._members[id_]
-                            ids.append(id_)
-                            filters.append(filter_)
-                            links.append(link)
-                            has_links |= link is not None
-                _give_way()
-        return ids, filters, links, has_links
 
 
 @contextmanager
@@ -545,36 +309,3 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _is_odd(id_: Hashable) -> bool:
-    return not (type(id_) is int and -(2**63) <= id_ < 2**63)
-
-
-def _check(filter_: object) -> None:
-    if not isinstance(filter_, Filter):
-        raise MatcherError(f"a matcher takes Filters, not {type(filter_).__name__}; see Filter.parse")
-
-
-def _give_way() -> None:
-    # Longer than zero: else this thread has the GIL again before another one wakes up.
-    time.sleep(PAUSE)
-
-
-def _is_sparse(snapshots: Iterable[Snapshot]) -> bool:
-    """Whether a quarter or more of some snapshot has been removed."""
-    return any(4 * snapshot.tombstones > len(snapshot.ids) for snapshot in snapshots)
-
-
-def _due(snapshots: Iterable[Snapshot], fresh: int) -> list[Snapshot]:
-    """The snapshots that are to be merged: the small ones next to `fresh` filters, and sparse ones."""
-    due, size = [], fresh
-    for snapshot in sorted(snapshots, key=len):
-        if _is_sparse((snapshot,)) or (fresh and len(snapshot) <= GROWTH * size):
-            due.append(snapshot)
-            size += len(snapshot)
-    return due
-
-
-def _by_size(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
-    return tuple(sorted(snapshots, key=len, reverse=True))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import islice
-from math import nan
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,15 @@ from angelia.matching.draft import Bounds, Draft, SlotDraft
 from angelia.matching.layout import EXACT_FLOAT, EXACT_INT, SLOT_WORDS
 from angelia.matching.slots import Slot, TextIndex
 
-__all__ = ["Ranking", "Words", "gathered", "microseconds"]
+__all__ = ["Ranking", "Words", "are_exact", "ends_of", "gathered", "microseconds"]
 
 Words = NDArray[np.uint32]
-Ends = list[NDArray[np.float64]]
+Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-SLICE = 8192  # values gathered between two pauses
+SLICE = 4096  # values gathered between two pauses
 SORT_SLICE = 2048  # strings sorted between two pauses
 
+_NONE = np.zeros(0, np.int64)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -39,6 +39,8 @@ def microseconds(at: datetime) -> int:
 
 def gathered(values: Iterable[Any], count: int, kind: Any, pause: Callable[[], None]) -> NDArray[Any]:
     """An array of Python values, made in slices."""
+    if count <= SLICE:
+        return np.fromiter(values, kind, count)
     out = np.empty(count, kind)
     rest = iter(values)
     for start in range(0, count, SLICE):
@@ -52,7 +54,6 @@ class Ranking:
     """Ranks for all bounds of a draft, and the tables by which a value finds its own."""
 
     def __init__(self, draft: Draft, pause: Callable[[], None]) -> None:
-        ends = {slot.index: _ends(slot, draft, pause) for slot in draft.slots.values()}
         self.ranks = np.zeros(draft.bound_count, np.uint32)
         self.sizes = np.ones(draft.bound_count, np.int64)  # of a kind, at the bound below all of it
         self.rows = np.zeros((max(1, len(draft.slots)), SLOT_WORDS), np.uint32)
@@ -66,7 +67,8 @@ class Ranking:
         self._pause = pause
         # Slots in which single bounds count come first: tables by bound then end with the last of these.
         for slot in sorted(draft.slots.values(), key=lambda slot: not slot.has_points):
-            self.slots.append(self._rank_slot(slot, ends[slot.index]))
+            self.slots.append(self._rank_slot(slot))
+            pause()
         self.slots.sort(key=lambda slot: slot.index)
 
     @property
@@ -74,12 +76,12 @@ class Ranking:
         """A number that is greater than all ranks."""
         return self._next
 
-    def _rank_slot(self, draft: SlotDraft, ends: Ends) -> Slot:
+    def _rank_slot(self, draft: SlotDraft) -> Slot:
         row = self.rows[draft.index]
         row[0] = self.ranks[draft.first] = first = self._next
         self._next += 2
         false = self._zone(draft.bools, self._numbers(draft.bools)) + 1
-        self._rank_numbers(row, draft, ends)
+        self._rank_numbers(row, draft)
         self._rank_timestamps(row, draft.times)
         strings, string_zone = self._rank_strings(draft.strings)
         self.ranks[draft.last] = self._next
@@ -116,13 +118,17 @@ class Ranking:
         self._next += 2 * count + 2
         return zone
 
-    def _rank_numbers(self, row: Words, draft: SlotDraft, ends: Ends) -> None:
+    def _rank_numbers(self, row: Words, draft: SlotDraft) -> None:
         bounds = draft.numbers
-        given = gathered(bounds.index, len(bounds.index), np.float64, self._pause)
-        if _are_exact(given, *ends):
-            floats = np.unique(np.concatenate((given, *(each[~np.isnan(each)] for each in ends))))
+        if not bounds.index and not draft.places:
+            row[1:6] = self._zone(bounds, _NONE), 0, 0, self._float_count, self._int_count
+            return
+        given, ends = gathered(bounds.index, len(bounds.index), np.float64, self._pause), ends_of(draft)
+        if are_exact(given):
+            floats = np.unique(np.concatenate((given, *(end[~np.isnan(end)] for end in ends))))
             exact = np.ones(len(floats), bool)
             ints, whole = _ceilings(floats)
+            self._pause()
             zone = self._zone(bounds, self._numbers(bounds), np.searchsorted(floats, given), len(floats))
             self._rank_ranges(draft, ends, floats, zone)
         else:
@@ -138,22 +144,20 @@ class Ranking:
 
     def _rank_ranges(self, draft: SlotDraft, ends: Ends, floats: NDArray[np.float64], zone: int) -> None:
         """The ranks between which the ranges of numbers lie."""
-        if len(draft.places):
-            beyond = (zone, zone + 2 * len(floats) + 1)
+        if draft.places:
+            sides = np.frombuffer(draft.sides, np.uint8)
             low, high = (
-                np.where(np.isnan(end), out, zone + 1 + 2 * np.searchsorted(floats, end) + side)
-                for end, out, side in zip(ends, beyond, self._sides(draft), strict=True)
+                np.where(np.isnan(end), beyond, zone + 1 + 2 * np.searchsorted(floats, end) + side)
+                for end, side, beyond in zip(
+                    ends, (sides & 1, sides >> 1), (zone, zone + 2 * len(floats) + 1), strict=True
+                )
             )
             self.ranges.append((draft, low, high))
 
-    def _sides(self, draft: SlotDraft) -> list[NDArray[np.int64]]:
-        """For each end of a range, 1 if it lies behind its value."""
-        return [
-            gathered((cut[-1] for cut in cuts), len(cuts), np.int64, self._pause)
-            for cuts in (draft.lows, draft.highs)
-        ]
-
     def _rank_timestamps(self, row: Words, bounds: Bounds) -> None:
+        if not bounds.index:
+            row[6:9] = self._zone(bounds, _NONE), 0, self._int_count
+            return
         ints = gathered(map(microseconds, bounds.index), len(bounds.index), np.int64, self._pause)
         order = np.argsort(ints, kind="stable")
         zone = self._zone(bounds, self._numbers(bounds)[order])
@@ -174,25 +178,14 @@ class Ranking:
         return gathered(bounds.index.values(), len(bounds.index), np.int64, self._pause)
 
 
-def _ends(slot: SlotDraft, draft: Draft, pause: Callable[[], None]) -> Ends:
-    """The values at which the ranges of numbers begin and end, NaN where they do not.
-
-    Where floats are not exact, ranges get numbers like all other literals, and there are no ends.
-    """
-    ends = [
-        gathered((cut[1] if len(cut) > 1 else nan for cut in cuts), len(cuts), np.float64, pause)
-        for cuts in (slot.lows, slot.highs)
-    ]
-    points = gathered(slot.numbers.index, len(slot.numbers.index), np.float64, pause)
-    if not _are_exact(points, *ends):
-        draft.spill(slot)
-        ends = [np.zeros(0), np.zeros(0)]
-    return ends
+def ends_of(slot: SlotDraft) -> Ends:
+    """The values at which the ranges of numbers of a slot begin, and those at which they end."""
+    return np.frombuffer(slot.lows, np.float64), np.frombuffer(slot.highs, np.float64)
 
 
-def _are_exact(*numbers: NDArray[np.float64]) -> bool:
+def are_exact(*numbers: NDArray[np.float64]) -> bool:
     """Whether all integers among these are what they were before they became floats."""
-    return all(not np.any(np.abs(each) >= 2.0**53) for each in numbers)
+    return not any(np.any(np.abs(each) >= 2.0**53) for each in numbers)
 
 
 def _ceilings(floats: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -202,6 +195,8 @@ def _ceilings(floats: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _sorted_in_slices(values: list[str], pause: Callable[[], None]) -> list[str]:
+    if len(values) <= SORT_SLICE:
+        return sorted(values)
     runs = []
     for start in range(0, len(values), SORT_SLICE):
         runs.append(sorted(values[start : start + SORT_SLICE]))

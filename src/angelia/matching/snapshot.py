@@ -93,12 +93,17 @@ class Snapshot:
         return numbers
 
     def _prepare(self, pause: Callable[[], None]) -> None:
-        self._number_of: dict[Hashable, int] = {}
+        # Numbers by id: a dictionary would take its time to grow, in one step.
+        hashes = gathered(map(hash, self.ids), len(self.ids), np.int64, pause)
+        self._by_hash = np.argsort(hashes, kind="stable").astype(np.uint32)
+        pause()
+        self._hashes = hashes[self._by_hash]
+        pause()
+        self.tombstones = len(self.ids) - int(np.count_nonzero(self.alive[:-1]))
         self.all_ints = True
         for start in range(0, len(self.ids), SLICE):
             some = self.ids[start : start + SLICE].tolist()
-            self._number_of.update(zip(some, range(start, start + len(some)), strict=True))
-            self.all_ints &= all(type(each) is int and -(2**63) <= each < 2**63 for each in some)
+            self.all_ints &= set(map(type, some)) == {int} and min(some) >= -(2**63) and max(some) < 2**63
             pause()
         self._outputs = np.arange(len(self.ids), dtype=np.int64)
         if self.all_ints:
@@ -125,18 +130,24 @@ class Snapshot:
         self._prepare(lambda: None)
 
     def __iter__(self) -> Iterator[Hashable]:
-        return iter(self._number_of)
+        return iter(self.ids[self.alive[:-1] > 0].tolist())
 
     def __contains__(self, id_: object) -> bool:
-        return id_ in self._number_of
+        return self._number(id_) is not None
 
     def __len__(self) -> int:
-        return len(self._number_of)
+        return len(self.ids) - self.tombstones
 
-    @property
-    def tombstones(self) -> int:
-        """How many filters are removed."""
-        return len(self.ids) - len(self._number_of)
+    def _number(self, id_: object) -> int | None:
+        """The number of a filter that is there."""
+        key = hash(id_)
+        place = int(self._hashes.searchsorted(key))
+        while place < len(self._hashes) and self._hashes[place] == key:
+            number = int(self._by_hash[place])
+            if self.alive[number] and self.ids[number] == id_:
+                return number
+            place += 1
+        return None
 
     @property
     def nbytes(self) -> int:
@@ -152,11 +163,18 @@ class Snapshot:
 
     def remove(self, id_: Hashable) -> bool:
         """Never report a filter again; whether it was there."""
-        number = self._number_of.pop(id_, None)
+        number = self._number(id_)
         if number is None:
             return False
         self.alive[number] = self.linked[number] = 0
+        self.tombstones += 1
         return True
+
+    def dissolve(self, pause: Callable[[], None]) -> None:
+        """Let go of the ids, in slices. The snapshot is of no use any more."""
+        for start in range(0, len(self.ids), SLICE):
+            self.ids[start : start + SLICE] = None
+            pause()
 
     # ---------------------------------------------------------------- one event
 
