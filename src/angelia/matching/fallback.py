@@ -12,7 +12,7 @@ Filters can be added and removed at any time. The index is not safe for several 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from math import frexp, isinf
@@ -36,14 +36,27 @@ Check = Callable[[Any], bool]
 
 
 class _Entry:
-    """A conjunction of a filter: what is left to check once its access holds."""
+    """A conjunction of a filter: what is left to check once its access holds.
 
-    __slots__ = ("checks", "conjunction", "id", "is_typed", "link", "shared")
+    Most fresh filters are compiled before they are ever looked at, so checks are made when they are needed.
+    """
+
+    __slots__ = ("_checks", "conjunction", "held", "id", "is_typed", "link", "places", "shared")
 
     def __init__(self, id_: Hashable, link: Hashable | None, conjunction: Conjunction, shared: bool) -> None:
         self.id, self.link, self.conjunction, self.shared = id_, link, conjunction, shared
         self.is_typed = bool(conjunction.types or conjunction.not_types)
-        self.checks: list[tuple[str, Check]] = []
+        self.held: str | None = None  # the attribute whose condition the access decides
+        self.places: Sequence[_Place] = ()
+        self._checks: list[tuple[str, Check]] | None = None
+
+    @property
+    def checks(self) -> list[tuple[str, Check]]:
+        """The attributes that are left to check, and how."""
+        if self._checks is None:
+            conditions = self.conjunction.conditions
+            self._checks = [(name, _check(c)) for name, c in conditions.items() if name != self.held]
+        return self._checks
 
 
 class _Place(dict[_Entry, None]):
@@ -83,7 +96,7 @@ class PureIndex:
         self._registry = registry
         self._accesses: dict[str, _Access] = {}
         self._always = _Place()
-        self._entries: dict[Hashable, list[tuple[_Place, _Entry]]] = {}
+        self._entries: dict[Hashable, Sequence[_Entry]] = {}
         self._typed = _Home()
 
     def __len__(self) -> int:
@@ -91,20 +104,21 @@ class PureIndex:
 
     def add(self, id_: Hashable, filter_: Filter, link: Hashable | None = None) -> None:
         """File a filter."""
-        filed = self._entries[id_] = []
         shared = len(filter_.conjunctions) > 1
-        for conjunction in filter_.conjunctions:
-            entry = _Entry(id_, link, conjunction, shared)
-            for place in self._file(entry):
+        entries = self._entries[id_] = [_Entry(id_, link, each, shared) for each in filter_.conjunctions]
+        for entry in entries:
+            entry.places = self._file(entry)
+            for place in entry.places:
                 place[entry] = None
-                filed.append((place, entry))
 
     def remove(self, id_: Hashable) -> bool:
         """Take a filter out; whether it was there."""
-        filed = self._entries.pop(id_, None)
-        for place, entry in filed or ():
-            place.discard(entry)
-        return filed is not None
+        entries = self._entries.pop(id_, None)
+        for entry in entries or ():
+            for place in entry.places:
+                place.discard(entry)
+            entry.places = ()  # which closes no circle any more
+        return entries is not None
 
     def dissolve(self, pause: Callable[[], None]) -> None:
         """Let go of everything, in slices. The index is of no use any more."""
@@ -114,7 +128,7 @@ class PureIndex:
             pause()
 
     def _file(self, entry: _Entry) -> list[_Place]:
-        """The places an entry belongs in; sets what is left to check."""
+        """The places an entry belongs in; notes what these decide."""
         conditions = entry.conjunction.conditions
         best, name = (_NOWHERE, (0, 0)), ""
         for each, condition in conditions.items():
@@ -122,8 +136,8 @@ class PureIndex:
                 score = _rank_access(condition.some), self._crowd(each, condition.some)
                 if score < best:
                     best, name = score, each
-        exact = best[0] <= _KEYS and not (conditions[name].none if name else ())
-        entry.checks = [(n, _check(c)) for n, c in conditions.items() if n != name or not exact]
+        if name and best[0] <= _KEYS and not conditions[name].none:
+            entry.held = name
         if best[0] >= _ONE_SIDED and entry.conjunction.types:
             return [self._typed.place(min(entry.conjunction.types))]
         if not name:
@@ -175,7 +189,7 @@ class PureIndex:
                         listed.add(id(entry))
                         yield entry
                     continue
-                for name, check in entry.checks:
+                for name, check in entry._checks or entry.checks:
                     if not check(get(name)):
                         break
                 else:
