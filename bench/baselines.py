@@ -3,8 +3,8 @@
 All take the conjunctions of filters apart into plain Python closures once, and match dictionaries.
 
 - `Naive`: every filter is evaluated.
-- `AccessPredicate` (B2 of the notes): a filter is filed under its best equality, of the attribute with
-  the most values; what a value leads to is verified. Filters without an equality are all verified.
+- `AccessPredicate` (B2): a filter is filed under its rarest equality, that of the attribute with the most
+  values; what a value leads to is verified. Filters without an equality are all verified.
 - `Roaring`: a compressed bitmap of filters for each equality; those of an event's values are intersected,
   and what is left is verified.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from pyroaring import BitMap
@@ -102,33 +103,93 @@ def _equalities(filters: list[Filter]) -> tuple[list[dict[str, Domain]], dict[st
     return domains, Counter(name for name, _ in values)
 
 
+MANY = 8  # filters under one value from which on they are put together by attribute
+
+
+class _Candidates:
+    """Filters that are verified, as fast as a loop in Python does: those with a range or a prefix are put
+    together by attribute, so that it is looked up once and most of them cost one comparison.
+    """
+
+    def __init__(self, members: list[tuple[int, dict[str, Domain]]]) -> None:
+        self.ranges: dict[str, list[tuple[float, float, int, Checks]]] = defaultdict(list)
+        self.prefixes: dict[str, list[tuple[str, int, Checks]]] = defaultdict(list)
+        self.others: list[tuple[int, Checks]] = []
+        for id_, domains in members:
+            self._add(id_, domains, len(members) >= MANY)
+
+    def _add(self, id_: int, domains: dict[str, Domain], together: bool) -> None:
+        ranges = {
+            name: (domain.low[1] if domain.has_low else -inf, domain.high[1] if domain.has_high else inf)
+            for name, domain in domains.items()
+            if domain.kind is Kind.NUMBER and domain.points is None
+        }
+        narrow = min(ranges, key=lambda name: ranges[name][1] - ranges[name][0], default=None)
+        prefix = max((name for name in domains if domains[name].prefix), key=str, default=None)
+        best = narrow if prefix is None or (narrow and ranges[narrow][1] - ranges[narrow][0] < 10) else prefix
+        # The ends of a range may be open: it is checked again, which few get to.
+        checks = [
+            (name, check_of(domain)) for name, domain in domains.items() if name != best or best == narrow
+        ]
+        if best is None or not together:
+            self.others.append((id_, [(name, check_of(domain)) for name, domain in domains.items()]))
+        elif best == narrow:
+            self.ranges[best].append((*ranges[best], id_, checks))
+        else:
+            self.prefixes[best].append((domains[best].prefix, id_, checks))
+
+    def verify(self, event: dict[str, Any], found: list[int]) -> None:
+        """Add those that match to what was found."""
+        for name, ranges in self.ranges.items():
+            value = event.get(name)
+            if value is not None:
+                for low, high, id_, checks in ranges:
+                    if low <= value <= high and _holds(checks, event):
+                        found.append(id_)
+        for name, prefixes in self.prefixes.items():
+            value = event.get(name)
+            if value is not None:
+                begins = value.startswith
+                for prefix, id_, checks in prefixes:
+                    if begins(prefix) and _holds(checks, event):
+                        found.append(id_)
+        for id_, checks in self.others:
+            if _holds(checks, event):
+                found.append(id_)
+
+
 class AccessPredicate:
-    """B2: a filter is filed under its best equality, and verified if the event has that."""
+    """B2: a filter is filed under its rarest equality, and verified if the event has that."""
 
     def __init__(self, filters: list[Filter]) -> None:
         domains, distinct = _equalities(filters)
-        self._filed: dict[str, dict[Any, list[tuple[int, Checks]]]] = defaultdict(dict)
-        self._rest: list[tuple[int, Checks]] = []
+        filed: dict[str, dict[Any, list[tuple[int, dict[str, Domain]]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        rest: list[tuple[int, dict[str, Domain]]] = []
         for id_, each in enumerate(domains):
             keys = [name for name, domain in each.items() if domain.points and len(domain.points) == 1]
             best = max(keys, key=distinct.__getitem__, default=None)
-            checks = [(name, check_of(domain)) for name, domain in each.items() if name != best]
+            others = {name: domain for name, domain in each.items() if name != best}
             if best is None:
-                self._rest.append((id_, checks))
+                rest.append((id_, others))
             else:
                 (value,) = each[best].points or ()
-                self._filed[best].setdefault(value, []).append((id_, checks))
+                filed[best][value].append((id_, others))
+        self._rest = _Candidates(rest)
+        self._filed = {
+            name: {value: _Candidates(members) for value, members in by_value.items()}
+            for name, by_value in filed.items()
+        }
 
     def match(self, event: dict[str, Any]) -> list[int]:
         """The filters that an event matches."""
-        found = []
+        found: list[int] = []
         for name, filed in self._filed.items():
-            for id_, checks in filed.get(event.get(name), ()):
-                if _holds(checks, event):
-                    found.append(id_)
-        for id_, checks in self._rest:
-            if _holds(checks, event):
-                found.append(id_)
+            candidates = filed.get(event.get(name))
+            if candidates is not None:
+                candidates.verify(event, found)
+        self._rest.verify(event, found)
         return found
 
 

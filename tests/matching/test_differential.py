@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.matching.strategies import TYPES, events, filters, registry
 
@@ -20,6 +20,8 @@ CASES = int(os.environ.get("ANGELIA_LONG", "0")) * 9 + 1
 ENGINES = ("pure", "compiled")
 checked = settings(
     deadline=None,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 
@@ -33,93 +35,51 @@ def expected(found: dict[Any, Filter], event: Event, types: Any) -> list[Any]:
     return sorted(id_ for id_, filter_ in found.items() if filter_.matches(event, types))
 
 
-def filled(engine: Any, found: dict[Any, Filter], types: Any, link: Any = None) -> Matcher:
+def filled(engine: Any, some: list[tuple[Filter, str | None]], fresh: int, types: Any) -> Matcher:
+    """A matcher in which the filters from `fresh` on were added one by one."""
     matcher = Matcher(types, engine=engine)
-    matcher.add_all(found, link)
+    for link in (None, "p", "q"):
+        matcher.add_all({i: f for i, (f, of) in enumerate(some[:fresh]) if of == link}, link)
+    for i, (filter_, link) in enumerate(some[fresh:], min(fresh, len(some))):
+        matcher.add(i, filter_, link)
     return matcher
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@settings(checked, max_examples=700 * CASES)
-@given(st.lists(filters(), max_size=8), st.lists(events(), min_size=1, max_size=5), st.booleans())
-def test_a_match_is_what_the_filters_say(
-    engine: str, some: list[Filter], seen: list[Event], with_types: bool
+def parts(offsets: Any, found: Any) -> list[list[Any]]:
+    return [sorted(found[offsets[i] : offsets[i + 1]]) for i in range(len(offsets) - 1)]
+
+
+@settings(checked, max_examples=1800 * CASES)
+@given(
+    st.lists(st.tuples(filters(), st.sampled_from((None, "p", "q"))), max_size=8),
+    st.integers(0, 8),
+    st.lists(events(), min_size=1, max_size=5),
+    st.integers(1, 10),
+    st.booleans(),
+)
+def test_every_way_to_ask_finds_what_the_filters_say(
+    some: list[tuple[Filter, str | None]], fresh: int, seen: list[Event], times: int, with_types: bool
 ) -> None:
+    """Single events, lists and columns, ids and links; some filters in snapshots, others fresh."""
     types = registry() if with_types else None
-    found = dict(enumerate(some))
-    matcher = filled(engine, found, types)
-    for event in seen:
-        want = expected(found, event, types)
-        assert sorted(matcher.match(event)) == want
-        assert sorted(matcher.match(flat(event))) == want
-        assert matcher.match_any(event) == bool(want)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@settings(checked, max_examples=250 * CASES)
-@given(st.lists(filters(), max_size=6), st.lists(events(), max_size=8))
-def test_a_batch_is_what_the_filters_say_of_each_row(
-    engine: str, some: list[Filter], seen: list[Event]
-) -> None:
-    types = registry()
-    found = dict(enumerate(some))
-    names = sorted({name for event in seen for name in flat(event)})
-    rows = [flat(event) for event in seen]
-    columns = {name: [row.get(name) for row in rows] for name in names} or {"x": [None] * len(rows)}
-    offsets, ids = filled(engine, found, types).match_batch(columns)
-    assert len(offsets) == len(rows) + 1
-    for i, event in enumerate(seen):
-        assert sorted(ids[offsets[i] : offsets[i + 1]]) == expected(found, event, types)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@settings(checked, max_examples=250 * CASES)
-@given(
-    st.lists(filters(), max_size=6),
-    st.lists(filters(), max_size=2),
-    st.lists(events(), min_size=1, max_size=8),
-    st.integers(1, 12),
-)
-def test_a_list_of_events_is_what_the_filters_say_of_each(
-    engine: str, some: list[Filter], fresh: list[Filter], seen: list[Event], times: int
-) -> None:
-    types = registry()
-    matcher = filled(engine, dict(enumerate(some)), types, "link")
-    found = dict(enumerate(some + fresh))
-    for i, each in enumerate(fresh, len(some)):
-        matcher.add(i, each)
-    rows = [event if i % 3 else flat(event) for i, event in enumerate(seen * times)]
-    offsets, ids = matcher.match_events(rows)
-    link_offsets, links = matcher.route_events(rows)
-    assert len(offsets) == len(link_offsets) == len(rows) + 1
-    for i, event in enumerate(seen * times):
-        want = expected(found, event, types)
-        assert sorted(ids[offsets[i] : offsets[i + 1]]) == want
-        linked = ["link"] if any(id_ < len(some) for id_ in want) else []
-        assert list(links[link_offsets[i] : link_offsets[i + 1]]) == linked
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@settings(checked, max_examples=200 * CASES)
-@given(
-    st.lists(st.tuples(filters(), st.sampled_from("pqr")), max_size=8),
-    st.lists(events(), min_size=1, max_size=4),
-)
-def test_links_are_those_of_the_filters_that_match(
-    engine: str, some: list[tuple[Filter, str]], seen: list[Event]
-) -> None:
-    types = registry()
-    matcher = Matcher(types, engine=engine)  # type: ignore[arg-type]
-    for link in "pqr":
-        matcher.add_all({i: f for i, (f, of) in enumerate(some) if of == link}, link)
-    matcher.add("no link", Filter.parse("true"))
-    rows = [flat(event) for event in seen]
-    names = {name for row in rows for name in row} or {"x"}
-    offsets, links = matcher.route_batch({name: [row.get(name) for row in rows] for name in names})
-    for i, event in enumerate(seen):
-        want = sorted({link for filter_, link in some if filter_.matches(event, types)})
-        assert sorted(matcher.match_links(event)) == want
-        assert sorted(links[offsets[i] : offsets[i + 1]]) == want
+    found = {i: filter_ for i, (filter_, _) in enumerate(some)}
+    want = [expected(found, event, types) for event in seen]
+    links = [sorted({link for i in ids if (link := some[i][1]) is not None}) for ids in want]
+    for engine in ENGINES:
+        matcher = filled(engine, some, fresh, types)
+        for event, ids, of in zip(seen, want, links, strict=True):
+            assert sorted(matcher.match(event)) == ids
+            assert sorted(matcher.match(flat(event))) == ids
+            assert matcher.match_any(event) == bool(ids)
+            assert sorted(matcher.match_links(event)) == of
+        mixed = [event if i % 3 else flat(event) for i, event in enumerate(seen * times)]
+        assert parts(*matcher.match_events(mixed)) == want * times
+        assert parts(*matcher.route_events(mixed)) == links * times
+        rows = [flat(event) for event in seen]
+        names = sorted({name for row in rows for name in row})
+        columns = {name: [row.get(name) for row in rows] for name in names} or {"x": [None] * len(rows)}
+        assert parts(*matcher.match_batch(columns)) == want
+        assert parts(*matcher.route_batch(columns)) == links
 
 
 CHANGES = st.lists(
@@ -136,7 +96,7 @@ CHANGES = st.lists(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(checked, max_examples=150 * CASES)
+@settings(checked, max_examples=200 * CASES)
 @given(CHANGES)
 def test_filters_come_and_go_between_matches(engine: str, changes: list[tuple[str, Any, Any]]) -> None:
     types = registry()

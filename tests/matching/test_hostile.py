@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from angelia import Filter, attr
 from angelia.errors import FilterLimitError
 from angelia.matching import Matcher
 
-COUNT = 100_000 if os.environ.get("ANGELIA_LONG") else 20_000
+COUNT = 100_000
 
 
 def measured(filters: list[Filter], event: dict[str, Any]) -> tuple[float, float, list[Any], int]:
@@ -58,8 +59,8 @@ def test_many_alternatives() -> None:
 
 
 def test_many_negations() -> None:
-    parts = " and ".join(f'not s contains "{i:03}"' for i in range(60))
-    build, _, ids, _ = measured([Filter.parse(f"{parts} and x = {i}") for i in range(COUNT // 100)], {"x": 3})
+    none = reduce(and_, [~attr("s").contains(f"{i:03}") for i in range(60)])
+    build, _, ids, _ = measured([none & (attr("x") == i) for i in range(COUNT // 1000)], {"x": 3})
     assert ids == [3]
     assert build < 60 * 50
 
@@ -71,7 +72,7 @@ def test_a_disjunction_that_would_expand_without_end_is_refused() -> None:
 
 
 def test_many_attributes() -> None:
-    filters = [attr(f"name{i}") == 1 for i in range(COUNT // 10)]
+    filters = [attr(f"name{i}") == 1 for i in range(COUNT // 20)]
     _, _, ids, size = measured(filters, {"name77": 1})
     assert ids == [77]
     assert size < 1000

@@ -292,3 +292,12 @@ def test_two_threads_match_while_a_third_changes_filters() -> None:
 def test_errors_are_ours() -> None:
     assert issubclass(MatcherError, AngeliaError)
     assert issubclass(UnknownFilterError, LookupError)
+
+
+def test_small_numbers_beside_integers_that_no_float_equals() -> None:
+    found = Matcher(engine="compiled")
+    found.add_all({1: F("x = 1"), 2: F("not x in (9007199254740993, 5)"), 3: F("x < 9007199254740993")})
+    assert found.match({"x": True}) == [2]
+    assert sorted(found.match({"x": 1})) == [1, 2, 3]
+    assert found.match({"x": 2**53 + 1}) == []
+    assert sorted(found.match({"x": 2**53})) == [2, 3]

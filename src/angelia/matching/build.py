@@ -62,7 +62,7 @@ from angelia.matching.layout import (
     SLOT_SHIFT,
     TEXT,
 )
-from angelia.matching.ranking import Ranking, Words, are_exact, ends_of
+from angelia.matching.ranking import Ranking, Words, are_exact, ends_of, points_of
 from angelia.matching.slots import Slot
 
 __all__ = ["Tables", "build"]
@@ -95,7 +95,7 @@ def build(
 ) -> Tables:
     """The tables of a compiled index; `links` gives the number of each filter's link."""
     draft = _drafted(filters, Draft(), pause)
-    if not all(are_exact(*ends_of(slot)) for slot in draft.slots.values()):
+    if not all(are_exact(*ends_of(slot), points_of(slot, pause)) for slot in draft.slots.values()):
         draft = _drafted(filters, Draft(takes_ranges=False), pause)
     ranking = Ranking(draft, pause)
     draft.dissolve(pause)

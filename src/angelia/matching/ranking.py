@@ -19,7 +19,7 @@ from angelia.matching.draft import Bounds, Draft, SlotDraft
 from angelia.matching.layout import EXACT_FLOAT, EXACT_INT, SLOT_WORDS
 from angelia.matching.slots import Slot, TextIndex
 
-__all__ = ["Ranking", "Words", "are_exact", "ends_of", "gathered", "microseconds"]
+__all__ = ["Ranking", "Words", "are_exact", "ends_of", "gathered", "microseconds", "points_of"]
 
 Words = NDArray[np.uint32]
 Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -123,7 +123,7 @@ class Ranking:
         if not bounds.index and not draft.places:
             row[1:6] = self._zone(bounds, _NONE), 0, 0, self._float_count, self._int_count
             return
-        given, ends = gathered(bounds.index, len(bounds.index), np.float64, self._pause), ends_of(draft)
+        given, ends = points_of(draft, self._pause), ends_of(draft)
         if are_exact(given):
             floats = np.unique(np.concatenate((given, *(end[~np.isnan(end)] for end in ends))))
             exact = np.ones(len(floats), bool)
@@ -181,6 +181,11 @@ class Ranking:
 def ends_of(slot: SlotDraft) -> Ends:
     """The values at which the ranges of numbers of a slot begin, and those at which they end."""
     return np.frombuffer(slot.lows, np.float64), np.frombuffer(slot.highs, np.float64)
+
+
+def points_of(slot: SlotDraft, pause: Callable[[], None]) -> NDArray[np.float64]:
+    """The other numbers that filters compare a slot with."""
+    return gathered(slot.numbers.index, len(slot.numbers.index), np.float64, pause)
 
 
 def are_exact(*numbers: NDArray[np.float64]) -> bool:
