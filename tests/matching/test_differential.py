@@ -49,7 +49,7 @@ def parts(offsets: Any, found: Any) -> list[list[Any]]:
     return [sorted(found[offsets[i] : offsets[i + 1]]) for i in range(len(offsets) - 1)]
 
 
-@settings(checked, max_examples=1800 * CASES)
+@settings(checked, max_examples=900 * CASES)
 @given(
     st.lists(st.tuples(filters(), st.sampled_from((None, "p", "q"))), max_size=8),
     st.integers(0, 8),
@@ -96,7 +96,7 @@ CHANGES = st.lists(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(checked, max_examples=200 * CASES)
+@settings(checked, max_examples=150 * CASES)
 @given(CHANGES)
 def test_filters_come_and_go_between_matches(engine: str, changes: list[tuple[str, Any, Any]]) -> None:
     types = registry()
