@@ -1,8 +1,9 @@
 """The matching engine against what one would otherwise do, in one run: `python bench/matching.py`.
 
 Prints JSON. The default goes to 100,000 filters, `--quick` to 10,000 (a minute of CPU time, and what it takes
-to compile once), `--full` to a million. `--write-docs` also writes its section of `docs/benchmarks.md` and its plot.
-Rates are by CPU time of this process, the best of several repetitions; all engines have to find the same.
+to compile once), `--full` to a million. `--write-docs` also writes its section of `docs/benchmarks.md` and
+the plot. Rates are by CPU time of this process, the best of several repetitions; all engines have to find the
+same filters.
 """
 
 from __future__ import annotations
