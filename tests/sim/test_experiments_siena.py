@@ -167,3 +167,18 @@ def test_command_writes_figures_and_data(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("bad", [["--runs", "0"], ["--jobs", "0"], ["--quickly"]])
 def test_command_refuses_nonsense(bad: list[str]) -> None:
     assert CliRunner().invoke(cli.app, ["siena", *bad]).exit_code == 2
+
+
+def test_a_study_goes_on_where_it_was_interrupted(tiny: Study, tmp_path: Path) -> None:
+    notes = tmp_path / "runs.jsonl"
+    assert run_study(TINY, seed=3, jobs=1, notes=notes) == tiny
+    lines = notes.read_text().splitlines(keepends=True)
+    notes.write_text("".join(lines[:5]) + lines[5][:40])  # the sixth was being written
+    again: list[int] = []
+    study = run_study(
+        TINY, seed=3, jobs=1, done=lambda: again.append(len(notes.read_text().splitlines())), notes=notes
+    )
+    assert study == tiny
+    assert sorted(notes.read_text().splitlines(keepends=True)) == sorted(lines)
+    assert again[:5] == [5] * 5
+    assert len(again) == len(lines)

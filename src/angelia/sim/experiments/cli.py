@@ -34,7 +34,7 @@ def siena(
 ) -> None:
     """The simulation study of SIENA 6.2: Figures 19-25 as SVG and PNG, the data as Parquet and CSV.
 
-    About 70 minutes of processor time. What was interrupted goes on where it was when the command is given
+    More than an hour of processor time. What was interrupted goes on where it was when the command is given
     again, and so does a study that is to have more runs: what is noted in `runs.jsonl` is not repeated.
     """
     out.mkdir(parents=True, exist_ok=True)

@@ -199,7 +199,7 @@ def draw(study: Study, directory: Path) -> list[Path]:
         for axes in figure.axes:
             if axes.get_yscale() == "linear":
                 axes.set_ylim(bottom=0)
-                axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
             axes.grid(alpha=0.3)
         figure.axes[0].legend()
         for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
@@ -255,7 +255,7 @@ def _show_all(axes: Axes) -> None:
     highest = [float(np.max(np.asarray(line.get_ydata()))) for line in axes.lines]
     if max(highest) > 5 * min(highest):
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 
 def _logarithmic(axes: Axes, label: str) -> None:
