@@ -1,5 +1,7 @@
 """The simulator's speed, and how the cost of routing grows. Prints JSON; `--quick` for a small one.
 
+`--write-docs` also writes the section of `docs/benchmarks.md` between its markers.
+
 Each point is a run of its own in a process of its own, so that its memory is its own. Rates are of
 processor time, which other work on the machine does not change; the ratios compare within this run:
 filtering routers with event flooding, and the journal on with the journal off.
@@ -10,16 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
+import platform
+import re
 import resource
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from time import process_time
 from typing import Any
 
 from angelia.sim.journal import Journal
 from angelia.sim.scenario import Scenario, run
 
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 BASE = Scenario(brokers=100, parties=1000, publishers=100, events=2000)
 
 
@@ -42,6 +49,8 @@ def measure(scenario: Scenario, with_journal: bool = False) -> dict[str, Any]:
         "messages_per_event": sent["events"] / scenario.events,
         "subscription_messages_per_party": sent["subscriptions"] / max(scenario.parties, 1),
         "messages_per_second": sent["events"] / events.cpu,
+        # With those between clients and their brokers: each event once in, each delivery once out.
+        "all_messages_per_second": (sent["events"] + scenario.events + len(outcome.latencies)) / events.cpu,
         "subscription_messages_per_second": sent["subscriptions"] / max(subscriptions.cpu, 1e-9),
         "network_seconds": network.cpu,
         "seconds": process_time() - start,
@@ -93,11 +102,68 @@ def growth(base: Scenario, brokers: Iterable[int], parties: Iterable[int]) -> di
     }
 
 
+# ---------------------------------------------------------------- the page
+
+
+INTRODUCTION = """## Simulator
+
+Written by `python bench/sim.py --write-docs` ({cores} cores, Python {python}, load {load:.1f} at the start).
+Rates are of processor time, while events are published: messages between brokers a second (target: 50k with
+filtering), and all messages, with those that clients publish and receive. The baseline is event flooding,
+in the same run."""
+JOURNAL = "With the journal on, `peer` runs at {ratio:.2f} of its speed."
+SCALE = """{brokers:,} brokers on {physical:,} physical nodes, {parties:,} parties and {events:,} events, with
+the generation of the network: {seconds:.0f} s of processor time, {peak_megabytes:,.0f} MB at most (limit:
+4,096 MB)."""
+COLUMNS = ["messages a second", "to flooding", "all messages a second", "messages an event"]
+
+
+def report(result: dict[str, Any]) -> str:
+    """The section of the page."""
+    speed, growth_ = result["speed"], result["growth"]
+    flooding = speed["runs"][0]["messages_per_second"]
+    about = f"{BASE.brokers} brokers, {BASE.parties:,} parties"
+    parts = [
+        INTRODUCTION.format(cores=os.cpu_count(), python=platform.python_version(), load=result["load"]),
+        _table([about, *COLUMNS], [[f"`{r['routing']}`", *_rates(r, flooding)] for r in speed["runs"]]),
+        JOURNAL.format(ratio=speed["speed_with_journal_to_without"]),
+    ]
+    for name in ("brokers", "parties"):
+        rows = [[f"{r[name]:,}", *_rates(r, flooding)] for r in growth_[name]]
+        parts.append(_table([f"`peer`, {name}", *COLUMNS], rows))
+    return "\n\n".join([*parts, SCALE.format(**result["scale"])])
+
+
+def _rates(run: dict[str, Any], flooding: float) -> list[str]:
+    return [
+        f"{run['messages_per_second'] / 1000:,.1f}k",
+        f"{run['messages_per_second'] / flooding:.2f}",
+        f"{run['all_messages_per_second'] / 1000:,.1f}k",
+        f"{run['messages_per_event']:.1f}",
+    ]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows))
+
+
+def write_section(text: str) -> None:
+    """Put the section in place of the old one, or at the end."""
+    begin, end = "<!-- sim:begin -->", "<!-- sim:end -->"
+    page = PAGE.read_text("utf-8")
+    section = f"{begin}\n{text}\n{end}"
+    old = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    new = old.sub(lambda _: section, page) if begin in page else f"{page.rstrip()}\n\n{section}\n"
+    PAGE.write_text(new, "utf-8")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, for a look")
-    quick = parser.parse_args().quick
+    parser.add_argument("--write-docs", action="store_true", help=f"write the section of {PAGE.name}")
+    arguments = parser.parse_args()
+    quick, load = arguments.quick, os.getloadavg()[0]
     base = replace(BASE, brokers=20, parties=100, events=300) if quick else BASE
     sizes = ((10, 30), (1, 10, 100)) if quick else ((10, 100, 1000), (1, 10, 100, 1000, 10_000))
     large = (
@@ -106,11 +172,14 @@ def main() -> None:
     result = {
         "benchmark": "sim",
         "quick": quick,
+        "load": load,
         "speed": speed(base),
         "growth": growth(base, *sizes),
         "scale": measured([(large, False)])[0] | {"physical": large.physical},
     }
     print(json.dumps(result, indent=2))
+    if arguments.write_docs:
+        write_section(report(result))
 
 
 if __name__ == "__main__":
