@@ -14,8 +14,9 @@ from angelia.routing import ROUTERS, Routed
 from angelia.routing.base import Party, Peer
 from angelia.routing.flooding import EventFlooding
 from angelia.routing.forwarding import Change
+from angelia.routing.monitors import Occurrence
 from angelia.routing.peer import SubscriptionForwarding
-from angelia.sim import conformance
+from angelia.sim import checker, conformance
 from angelia.sim.checker import reachable
 from angelia.sim.cli import app
 from angelia.sim.conformance import APPLIES, Case, Failure, cases, run_case
@@ -95,6 +96,13 @@ class Clinging(SubscriptionForwarding):
         return sends
 
 
+class Absent(SubscriptionForwarding):
+    """Finds no sequences."""
+
+    def _occurred(self, found: list[Occurrence]) -> Routed:
+        return Routed(frozenset(), [])
+
+
 class Raising(EventFlooding):
     """Fails altogether."""
 
@@ -108,6 +116,7 @@ WRONG = {
     Repeating: "twice",
     Generous: "no matching subscription",
     Clinging: "disagree|still has|did not come",
+    Absent: "the sequence .* did not come to",
     Raising: "KeyError: 'oops'",
 }
 
@@ -117,6 +126,7 @@ def wrong(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """A wrong router, in the kit for the time of a test; what is told of it."""
     router = request.param
     monkeypatch.setitem(ROUTERS, "wrong", router)
+    monkeypatch.setattr(checker, "EXACT", checker.EXACT | {"wrong"})
     topologies = ("ring", "random") if issubclass(router, EventFlooding) else ("line", "tree")
     monkeypatch.setitem(APPLIES, "wrong", topologies)
     return WRONG[router]

@@ -22,17 +22,15 @@ from typing import NamedTuple
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
 from angelia.sim.clients import Client
-from angelia.sim.engine import Delivery, Simulation
+from angelia.sim.engine import Delivery, SequenceDelivery, Simulation
+from angelia.sim.errors import Violation
+from angelia.sim.sequences import EXACT, Sequences
 from angelia.types import TypeRegistry
 
 __all__ = ["Checker", "Violation"]
 
 # The routers that send an event by the first of the shortest ways, and not by another.
 _BY_SHORTEST_WAYS = frozenset({"general", "subscription_flooding"})
-
-
-class Violation(Exception):  # noqa: N818 - of what was promised, not an error of the caller
-    """A router has not done what it promises."""
 
 
 class Published(NamedTuple):
@@ -50,6 +48,7 @@ class Checker:
         self.sim = sim
         self._published: dict[str, Published] = {}
         self._got: dict[str, set[str]] = {}
+        self.sequences = Sequences(sim.routing in EXACT)
         self.begin()
 
     # ------------------------------------------------ what happens
@@ -88,6 +87,8 @@ class Checker:
         """
         for got in self._got.values():
             got.difference_update(client.subscriptions)
+        for identity in client.subscriptions:
+            self.sequences.forget(identity)
         for identity in (*client.subscriptions, *client.advertisements):
             self._stood.pop(identity, None)
             self._advertised.pop(identity, None)
@@ -122,6 +123,14 @@ class Checker:
             if not client.wants(identity, event, node.registry):
                 raise Violation(f"{event.id} came to {identity}, which has no matching subscription")
             self._got[event.id].add(identity)
+            self.sequences.observed(identity, event, node.registry)
+
+    def on_sequence(self, delivery: SequenceDelivery) -> None:
+        """A sequence that a party is to have."""
+        node = self.sim.brokers[delivery.client.broker].node
+        assert node is not None
+        for identity in sorted(delivery.identities):
+            self.sequences.came(identity, delivery.events, node.registry)
 
     # ------------------------------------------------ verdicts
 
@@ -144,6 +153,7 @@ class Checker:
         self._forget()
 
     def _forget(self) -> None:
+        self.sequences.end()
         self._published.clear()
         self._got.clear()
 

@@ -89,6 +89,7 @@ def run_case(case: Case, journal: Journal | None = None) -> Simulation:
         seed=case.seed,
         journal=journal,
         on_delivery=lambda delivery: watched[0].on_delivery(delivery),
+        on_sequence=lambda delivery: watched[0].on_sequence(delivery),
     )
     watched.append(Checker(sim))
     try:

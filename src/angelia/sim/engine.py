@@ -52,7 +52,7 @@ from angelia.sim.journal import Journal
 from angelia.sim.links import Channel, Distance, Link, distances
 from angelia.sim.topology import Physical
 
-__all__ = ["EPOCH", "Broker", "Delivery", "Refusal", "Simulation"]
+__all__ = ["EPOCH", "Broker", "Delivery", "Refusal", "SequenceDelivery", "Simulation"]
 
 EPOCH = 1_767_225_600.0  # what nodes take for the time at virtual time 0: 2026-01-01T00:00:00Z
 _NEAR = Distance(0.01)  # between brokers, where there is no physical network
@@ -67,6 +67,15 @@ class Delivery(NamedTuple):
     event: Event
     cause: int
     hops: int
+
+
+class SequenceDelivery(NamedTuple):
+    """The events of a pattern that came to a client, for some of its parties."""
+
+    time: float
+    client: Client
+    identities: frozenset[str]
+    events: tuple[Event, ...]
 
 
 class Refusal(NamedTuple):
@@ -115,6 +124,7 @@ class Simulation:
         bandwidth: float | None = None,
         journal: Journal | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
+        on_sequence: Callable[[SequenceDelivery], None] | None = None,
         options: Mapping[str, Any] | None = None,
         distance: Callable[[int, int], Distance] | None = None,
     ) -> None:
@@ -132,6 +142,7 @@ class Simulation:
         self._bandwidth = bandwidth
         self._journal = journal
         self._on_delivery = on_delivery
+        self._on_sequence = on_sequence
         self._heap: list[_Entry] = []
         self._timers: list[tuple[float, int, str, str]] = []  # time, number, broker, name
         self._waiting: dict[int, tuple[Client, Request]] = {}  # requests that have no reply yet
@@ -412,6 +423,9 @@ class Simulation:
             elif type(effect) is DeliverSequence:
                 if self._journal is not None:
                     self._note_delivery(self._journal, broker, effect, effect.events, cause, hops)
+                who = self.clients.get(effect.client)
+                if self._on_sequence is not None and who is not None:
+                    self._on_sequence(SequenceDelivery(self.now, who, effect.identities, effect.events))
             elif type(effect) is Reply:
                 self._replied(broker, effect)
             elif type(effect) is SetTimer:

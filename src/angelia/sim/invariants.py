@@ -75,7 +75,7 @@ def check_empty(sim: Simulation) -> None:
         if broker.node is None:
             continue
         state = broker.node.state()
-        for table in ("subscriptions", "advertisements", "parties"):
+        for table in ("subscriptions", "advertisements", "patterns", "parties"):
             if state.get(table):
                 raise Violation(f"{name} still has {table}: {_first(state[table])}")
         for origin, filters in state.get("wanted", {}).items():

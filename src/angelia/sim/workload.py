@@ -17,9 +17,11 @@ from angelia.messages import (
     Publish,
     Request,
     Subscribe,
+    SubscribePattern,
     Unadvertise,
     Unsubscribe,
 )
+from angelia.pattern import Pattern
 from angelia.sim.checker import Checker
 from angelia.sim.clients import Client
 from angelia.sim.engine import Simulation
@@ -50,6 +52,7 @@ class Workload:
             "subscribe": (8, self._subscribe),
             "unsubscribe": (6, self._unsubscribe),
             "wide": (4, self._subscribe_widely),
+            "pattern": (2, self._subscribe_pattern),
             "advertise": (4 * self.advertises, self._advertise),
             "unadvertise": (2 * self.advertises, self._unadvertise),
             "client": (1, self._new_client),
@@ -92,6 +95,7 @@ class Workload:
             self._subscribe()
             if self.advertises:
                 self._advertise()
+        self._subscribe_pattern()
         self.sim.run()
 
     def step(self) -> None:
@@ -178,6 +182,17 @@ class Workload:
             party, wide = f"{client.name}w", self.rng.choice(_WIDE)
             self._submit(client, Subscribe(party, wide))
             self._soon(partial(self._cancel, client, party, wide))
+
+    def _subscribe_pattern(self) -> None:
+        """A pattern, and its filters beside it, so that the checker knows what comes for it."""
+        client = self._client()
+        if client is None or f"{client.name}o" in client.subscriptions:
+            return
+        pattern = Pattern(random_filter(self.rng) for _ in range(self.rng.choice((2, 2, 3))))
+        self.checker.sequences.watch(f"{client.name}m", f"{client.name}o", pattern)
+        self._submit(client, SubscribePattern(f"{client.name}m", pattern))
+        for item in pattern.filters:
+            self._submit(client, Subscribe(f"{client.name}o", item))
 
     def _advertise(self) -> None:
         if client := self._client():
