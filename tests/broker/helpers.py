@@ -1,4 +1,4 @@
-"""What the tests of brokers and clients share: brokers in this process, and somebody who speaks raw frames."""
+"""What tests of brokers and clients share: brokers in this process, and somebody who speaks raw frames."""
 
 from __future__ import annotations
 

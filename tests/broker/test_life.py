@@ -86,7 +86,7 @@ async def test_a_client_notices_a_broker_that_is_silent():
 def test_the_delay_between_attempts_grows_to_a_limit_and_has_jitter():
     longest = [max(backoff(attempt) for _ in range(200)) for attempt in range(12)]
     assert longest[0] <= 0.1
-    assert all(a < b for a, b in zip(longest[:6], longest[1:7], strict=True))
+    assert longest[:7] == sorted(longest[:7])
     assert max(longest) <= LONGEST_DELAY
     assert backoff(10**9) <= LONGEST_DELAY
     assert len({backoff(3) for _ in range(10)}) == 10
@@ -97,7 +97,6 @@ async def test_a_link_comes_back_after_the_peer_was_away_with_all_that_is_wanted
     (port,) = free_ports(1)
     async with broker(name="b2", peers=[f"127.0.0.1:{port}"], **FAST) as two, connect(address(two)) as bus:
         async with bus.subscribe("flights.Quote: price < 500") as got:
-            assert "Connect call failed" in str(two.describe()["unconnected"]) or True
             for number in range(3):
                 async with broker(name="b1", listen=f"127.0.0.1:{port}", **FAST) as one:
                     await until(lambda one=one: "b2" in one.links and one.links["b2"].received_count)

@@ -87,9 +87,12 @@ class Requests(ABC):
 
     def publish_all(self, things: Iterable[object]) -> Any:
         """Publish events or instances."""
+        return self._request(PublishAll(self.name, self.events_of(things)))
+
+    def events_of(self, things: Iterable[object]) -> tuple[Event, ...]:
+        """Events, and instances as events."""
         self._check_open()
-        events = tuple(one if isinstance(one, Event) else self._event_of(one) for one in things)
-        return self._request(PublishAll(self.name, events))
+        return tuple(one if isinstance(one, Event) else self._event_of(one) for one in things)
 
     def _event_of(self, instance: object) -> Event:
         try:

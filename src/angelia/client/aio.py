@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Callable, Generator, Iterable
 from contextlib import nullcontext, suppress
@@ -14,9 +13,8 @@ from angelia.broker.address import DEFAULT_PORT, Address
 from angelia.bus.aio import Client, Subscription, callbacks_done
 from angelia.bus.mailbox import Policy
 from angelia.client.session import RemoteSession
-from angelia.client.uplink import Done, Options, Uplink
+from angelia.client.uplink import Done, Options, Uplink, log_refusal
 from angelia.errors import AngeliaError, BrokerError, ClosedError, RequestError
-from angelia.event import Event
 from angelia.filter import Advertisement, Filter
 from angelia.messages import PublishAll, Request, Subscribe, SubscribePattern
 from angelia.types import EventType, TypeRegistry
@@ -25,8 +23,6 @@ from angelia.wire import Answer
 __all__ = ["RemoteClient", "RemoteSubscription", "connect", "options_of"]
 
 T = TypeVar("T")
-
-log = logging.getLogger("angelia.client")
 
 
 def connect(
@@ -108,6 +104,13 @@ class _Session(RemoteSession):
 
         action(self.uplink, done)
         return answer
+
+    async def room(self) -> Uplink:
+        """The uplink, when it takes events."""
+        assert self.uplink is not None
+        if not self.uplink.has_room:
+            await self.uplink.room()
+        return self.uplink
 
     def soon(self, action: Callable[[], None]) -> None:
         """Call something, though not within a delivery."""
@@ -198,26 +201,18 @@ class RemoteClient(Client):
         """
         if confirm:
             await _within(self._session, self._session.publish_all((event,)))
-            return
-        session = self._session
-        session._check_open()
-        assert session.uplink is not None
-        if not session.uplink.has_room:
-            await session.uplink.room()
-        session.uplink.put(event if isinstance(event, Event) else session._event_of(event))
+        else:
+            (ready,) = self._session.events_of((event,))
+            (await self._session.room()).put(ready)
 
     async def publish_all(self, events: Iterable[object], *, confirm: bool = True) -> None:
         """Publish several events or instances in their order: all of them, or none if one is refused."""
         session = self._session
-        session._check_open()
-        assert session.uplink is not None
-        if not confirm and not session.uplink.has_room:
-            await session.uplink.room()
-        answer = session.publish_all(events)
         if confirm:
-            await _within(session, answer)
+            await _within(session, session.publish_all(events))
         else:
-            answer.add_done_callback(_log_refusal)
+            ready = session.events_of(events)
+            (await session.room()).upload(ready, log_refusal)
 
     async def advertise(self, advertisement: str | Advertisement | type[Any]) -> None:
         """Tell what this client is going to publish."""
@@ -269,13 +264,6 @@ class RemoteClient(Client):
 
     async def __aenter__(self) -> Self:
         return await self.open()
-
-
-def _log_refusal(answer: asyncio.Future[Any]) -> None:
-    """Tell in the log what became of a publication that nobody waits for."""
-    error = None if answer.cancelled() else answer.exception()
-    if error is not None:
-        log.warning("a publication was refused: %s", error)
 
 
 async def _within(session: _Session, answer: asyncio.Future[Any]) -> Any:

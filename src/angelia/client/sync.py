@@ -13,10 +13,8 @@ from angelia.bus.mailbox import Policy
 from angelia.bus.sync import Shared, SyncClient
 from angelia.client.aio import options_of
 from angelia.client.session import RemoteSession
-from angelia.client.uplink import Done, Options, Uplink, log
+from angelia.client.uplink import Done, Options, Uplink, log_refusal
 from angelia.errors import AngeliaError, BrokerError
-from angelia.event import Event
-from angelia.messages import PublishAll, Request
 from angelia.types import TypeRegistry
 from angelia.wire import Answer
 
@@ -46,7 +44,7 @@ class _Session(RemoteSession):
         self.loop = asyncio.new_event_loop()
         self.changed = threading.Condition(lock)
 
-    def submit(self, action: Callable[[Uplink, Done], None]) -> Any:
+    def submit(self, action: Callable[[Uplink, Done], None], timeout: float | None = None) -> Any:
         """Have it done, and wait for the answer, with the lock at hand."""
         self._check_open()
         uplink = self.uplink
@@ -59,32 +57,32 @@ class _Session(RemoteSession):
                 self.changed.notify_all()
 
         self.loop.call_soon_threadsafe(action, uplink, done)
-        if not self.changed.wait_for(lambda: answers, self.options.timeout):
-            raise BrokerError(f"no answer of a broker within {self.options.timeout:g} s")
+        patience = self.options.timeout if timeout is None else timeout
+        if not self.changed.wait_for(lambda: answers, patience):
+            raise BrokerError(f"no answer of a broker within {patience:g} s")
         return self.answered(answers[0])
 
     def soon(self, action: Callable[[], None]) -> None:
         """Call something in the loop's thread."""
         self.loop.call_soon_threadsafe(action)
 
-    def _request(self, request: Request) -> Any:
-        if isinstance(request, PublishAll):
-            self.submit(lambda uplink, done: uplink.upload(request.events, done))
-            return []  # nobody is to be waited for
-        return super()._request(request)
+    def publish_within(self, things: Iterable[object], timeout: float | None) -> None:
+        """Publish, and wait for the answer."""
+        with self._lock:
+            events = self.events_of(things)
+            self.submit(lambda uplink, done: uplink.upload(events, done), timeout)
 
-    def publish_unconfirmed(self, events: Iterable[object], *, together: bool) -> None:
+    def publish_unconfirmed(self, things: Iterable[object], *, together: bool) -> None:
         """Publish without waiting for more than room."""
         with self._lock:
-            self._check_open()
-            ready = [one if isinstance(one, Event) else self._event_of(one) for one in events]
+            ready = self.events_of(things)
         uplink = self.uplink
         assert uplink is not None
 
         async def send() -> None:
             await uplink.room()
             if together:
-                uplink.upload(ready, _log_refusal)
+                uplink.upload(ready, log_refusal)
             else:
                 uplink.put(ready[0])
 
@@ -120,10 +118,11 @@ class SyncRemoteClient(SyncClient):
         await uplink.open()
         self._session.uplink = uplink
 
-    def publish(self, event: object, *, timeout: float | None = 30.0, confirm: bool = True) -> None:
+    def publish(self, event: object, *, timeout: float | None = None, confirm: bool = True) -> None:
         """Publish an event, or an instance of an event class.
 
-        When this returns, the broker has accepted it. Without `confirm` it is on its way, which is faster;
+        When this returns, the broker has accepted it; if that takes longer than `timeout` seconds (None:
+        the client's), a `BrokerError` tells. Without `confirm` it is on its way, which is faster;
         what the broker refuses is then told in the log alone.
         """
         if confirm:
@@ -132,13 +131,13 @@ class SyncRemoteClient(SyncClient):
             self._session.publish_unconfirmed((event,), together=False)
 
     def publish_all(
-        self, events: Iterable[object], *, timeout: float | None = 30.0, confirm: bool = True
+        self, events: Iterable[object], *, timeout: float | None = None, confirm: bool = True
     ) -> None:
         """Publish several events or instances in their order: all of them, or none if one is refused."""
         if confirm:
-            super().publish_all(events, timeout=timeout)
-            return
-        self._session.publish_unconfirmed(events, together=True)
+            self._session.publish_within(events, timeout)
+        else:
+            self._session.publish_unconfirmed(events, together=True)
 
     def describe(self) -> dict[str, Any]:
         """The state of the broker, as numbers."""
@@ -180,10 +179,3 @@ class SyncRemoteClient(SyncClient):
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
-
-
-def _log_refusal(answer: Answer | AngeliaError) -> None:
-    """Tell in the log what became of a publication that nobody waits for."""
-    problem = answer.error if isinstance(answer, Answer) else str(answer)
-    if problem is not None:
-        log.warning("a publication was refused: %s", problem)

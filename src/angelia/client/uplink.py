@@ -50,7 +50,7 @@ from angelia.wire import (
     encode_upload,
 )
 
-__all__ = ["Listener", "Options", "Uplink", "refusal"]
+__all__ = ["Listener", "Options", "Uplink", "log_refusal", "refusal"]
 
 log = logging.getLogger("angelia.client")
 
@@ -437,6 +437,13 @@ class Uplink:
         if not bye.retry:
             self._finish(DisconnectedError(f"{self.broker} has ended the connection: {bye.reason}"))
         connection.abort(bye.reason)
+
+
+def log_refusal(answer: Answer | AngeliaError) -> None:
+    """Tell in the log what became of a publication that nobody waits for."""
+    problem = answer.error if isinstance(answer, Answer) else str(answer)
+    if problem is not None:
+        log.warning("a publication was refused: %s", problem)
 
 
 def refusal(answer: Answer) -> AngeliaError:
