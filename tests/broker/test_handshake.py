@@ -78,19 +78,18 @@ async def test_garbage_is_answered_with_a_reason_and_the_broker_lives(garbage):
 
 @asynchronous
 async def test_garbage_after_a_proper_beginning_ends_that_connection_alone():
-    async with broker(max_frame=1 << 18) as it, connect(address(it)) as good:
-        async with good.subscribe("true") as got:
-            for bad in (
-                b"\x00\x00\x00\x01\xc1",
-                (1 << 19).to_bytes(4, "big"),
-                wire.encode(wire.Welcome(1, "", "", 1, 1)),
-            ):
-                raw = await Raw.client(it)
-                raw.write(bad)
-                assert (await raw.bye()).reason
-                await until(lambda: set(it.clients) == {good.name})
-            await good.publish(quote(1))
-            assert (await got.get())["price"] == 1
+    async with broker(max_frame=1 << 18) as it, connect(address(it)) as good, good.subscribe("true") as got:
+        for bad in (
+            b"\x00\x00\x00\x01\xc1",
+            (1 << 19).to_bytes(4, "big"),
+            wire.encode(wire.Welcome(1, "", "", 1, 1)),
+        ):
+            raw = await Raw.client(it)
+            raw.write(bad)
+            assert (await raw.bye()).reason
+            await until(lambda: set(it.clients) == {good.name})
+        await good.publish(quote(1))
+        assert (await got.get())["price"] == 1
 
 
 @asynchronous
@@ -237,10 +236,12 @@ async def test_a_broker_is_not_its_own_peer():
 @asynchronous
 async def test_what_was_refused_leaves_nothing_behind():
     """Connections that this broker made, and that came to nothing, are forgotten."""
-    async with broker(name="b1", routing="peer") as one:
-        async with broker(name="b2", routing="general", peers=[address(one)], **FAST) as two:
-            await until(lambda: "routing" in str(two.describe()["unconnected"]))
-            await until(lambda: not two._connections and not two._strangers)
+    async with (
+        broker(name="b1", routing="peer") as one,
+        broker(name="b2", routing="general", peers=[address(one)], **FAST) as two,
+    ):
+        await until(lambda: "routing" in str(two.describe()["unconnected"]))
+        await until(lambda: not two._connections and not two._strangers)
 
 
 @asynchronous

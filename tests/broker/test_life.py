@@ -51,13 +51,16 @@ async def test_who_gives_signs_of_life_stays_and_is_given_some():
 
 @asynchronous
 async def test_idle_clients_and_links_stay():
-    async with broker(name="b1", **FAST) as one, broker(name="b2", peers=[address(one)], **FAST) as two:
-        async with connect(address(two)) as bus:
-            await linked(one, two)
-            link = one.links["b2"]
-            await asyncio.sleep(0.5)
-            assert one.links["b2"] is link
-            assert bus.reconnects == 0
+    async with (
+        broker(name="b1", **FAST) as one,
+        broker(name="b2", peers=[address(one)], **FAST) as two,
+        connect(address(two)) as bus,
+    ):
+        await linked(one, two)
+        link = one.links["b2"]
+        await asyncio.sleep(0.5)
+        assert one.links["b2"] is link
+        assert bus.reconnects == 0
 
 
 @asynchronous
@@ -95,18 +98,21 @@ def test_the_delay_between_attempts_grows_to_a_limit_and_has_jitter():
 @asynchronous
 async def test_a_link_comes_back_after_the_peer_was_away_with_all_that_is_wanted():
     (port,) = free_ports(1)
-    async with broker(name="b2", peers=[f"127.0.0.1:{port}"], **FAST) as two, connect(address(two)) as bus:
-        async with bus.subscribe("flights.Quote: price < 500") as got:
-            for number in range(3):
-                async with broker(name="b1", listen=f"127.0.0.1:{port}", **FAST) as one:
-                    await until(lambda one=one: "b2" in one.links and one.links["b2"].received_count)
-                    async with connect(address(one)) as publisher:
-                        while not await publisher.interest("flights.Quote: true"):
-                            await asyncio.sleep(0.01)
-                        await publisher.publish_all([quote(number), quote(900)])
-                        assert (await got.get())["price"] == number
-                await until(lambda: not two.links)
-            assert "127.0.0.1" in str(two.describe()["unconnected"])
+    async with (
+        broker(name="b2", peers=[f"127.0.0.1:{port}"], **FAST) as two,
+        connect(address(two)) as bus,
+        bus.subscribe("flights.Quote: price < 500") as got,
+    ):
+        for number in range(3):
+            async with broker(name="b1", listen=f"127.0.0.1:{port}", **FAST) as one:
+                await until(lambda one=one: "b2" in one.links and one.links["b2"].received_count)
+                async with connect(address(one)) as publisher:
+                    while not await publisher.interest("flights.Quote: true"):
+                        await asyncio.sleep(0.01)
+                    await publisher.publish_all([quote(number), quote(900)])
+                    assert (await got.get())["price"] == number
+            await until(lambda: not two.links)
+        assert "127.0.0.1" in str(two.describe()["unconnected"])
 
 
 # ---------------------------------------------------------------- the end

@@ -50,22 +50,26 @@ async def numbers_until(raw, last):
 
 @asynchronous
 async def test_drop_oldest_keeps_the_newest_and_tells_how_many_were_dropped():
-    async with broker(queue=50) as it, connect(address(it)) as bus, connect(address(it)) as reader:
-        async with reader.subscribe("exists n") as got:
-            slow = await sleeper(it, policy="drop_oldest")
-            reading = asyncio.create_task(_numbers(got, 2000))
-            await publish_large(bus, 2000)
-            assert await reading == list(range(2000))  # not stalled, and nothing of it is lost
-            dropped = it.describe()["clients"]["sleeper"]["dropped"]
-            assert dropped > 0
-            numbers, told = await numbers_until(slow, 1999)
-            assert numbers == sorted(set(numbers))
-            assert numbers[-50:] == list(range(1950, 2000))
-            assert len(numbers) + dropped == 2000
-            if not told:
-                told = (await slow.read_a(wire.Dropped)).count
-            assert told == dropped
-            slow.close()
+    async with (
+        broker(queue=50) as it,
+        connect(address(it)) as bus,
+        connect(address(it)) as reader,
+        reader.subscribe("exists n") as got,
+    ):
+        slow = await sleeper(it, policy="drop_oldest")
+        reading = asyncio.create_task(_numbers(got, 2000))
+        await publish_large(bus, 2000)
+        assert await reading == list(range(2000))  # not stalled, and nothing of it is lost
+        dropped = it.describe()["clients"]["sleeper"]["dropped"]
+        assert dropped > 0
+        numbers, told = await numbers_until(slow, 1999)
+        assert numbers == sorted(set(numbers))
+        assert numbers[-50:] == list(range(1950, 2000))
+        assert len(numbers) + dropped == 2000
+        if not told:
+            told = (await slow.read_a(wire.Dropped)).count
+        assert told == dropped
+        slow.close()
 
 
 @asynchronous
@@ -97,16 +101,19 @@ async def test_disconnect_ends_the_slow_with_a_reason():
 
 @asynchronous
 async def test_a_client_that_was_disconnected_for_being_slow_does_not_come_back():
-    async with broker(queue=1) as it, connect(address(it)) as bus:
-        async with connect(address(it), policy="disconnect") as slow:
-            events = await slow.subscribe("exists n")
-            session = it.clients[slow.name]
-            session.connection.hold(True)  # as if it took nothing
-            await bus.publish_all([large(0), large(1)])
-            with pytest.raises(DisconnectedError, match="policy is disconnect"):
-                await events.get()
-            with pytest.raises(DisconnectedError):
-                await slow.publish(quote(1))
+    async with (
+        broker(queue=1) as it,
+        connect(address(it)) as bus,
+        connect(address(it), policy="disconnect") as slow,
+    ):
+        events = await slow.subscribe("exists n")
+        session = it.clients[slow.name]
+        session.connection.hold(True)  # as if it took nothing
+        await bus.publish_all([large(0), large(1)])
+        with pytest.raises(DisconnectedError, match="policy is disconnect"):
+            await events.get()
+        with pytest.raises(DisconnectedError):
+            await slow.publish(quote(1))
 
 
 @asynchronous
@@ -249,42 +256,55 @@ async def take(raw, count):
 @asynchronous
 async def test_an_application_that_is_behind_still_gets_answers():
     """Who reads events and publishes others for them waits for answers, with a full queue before him."""
-    async with broker() as it, connect(address(it)) as feed, connect(address(it), timeout=5) as worker:
-        async with worker.subscribe("exists raw", size=4) as jobs, feed.subscribe("exists done") as results:
-            await feed.publish_all([Event({"raw": number, "load": LARGE}) for number in range(40)])
-            for _ in range(40):
-                job = await jobs.get()
-                await worker.publish(Event({"done": job["raw"]}))
-            assert [(await results.get())["done"] for _ in range(40)] == list(range(40))
-            assert jobs.dropped == worker.dropped == 0
+    async with (
+        broker() as it,
+        connect(address(it)) as feed,
+        connect(address(it), timeout=5) as worker,
+        worker.subscribe("exists raw", size=4) as jobs,
+        feed.subscribe("exists done") as results,
+    ):
+        await feed.publish_all([Event({"raw": number, "load": LARGE}) for number in range(40)])
+        for _ in range(40):
+            job = await jobs.get()
+            await worker.publish(Event({"done": job["raw"]}))
+        assert [(await results.get())["done"] for _ in range(40)] == list(range(40))
+        assert jobs.dropped == worker.dropped == 0
 
 
 @asynchronous
 async def test_what_an_application_does_not_read_waits_at_the_broker_under_its_policy():
-    async with broker(queue=30) as it, connect(address(it)) as feed, connect(address(it)) as reader:
-        async with reader.subscribe("exists n", size=5) as events:
-            await publish_large(feed, 3000)
-            state = it.describe()["clients"][reader.name]
-            assert state["queued"] == 30
-            assert state["dropped"] > 0
-            got = []
-            while not got or got[-1] < 2999:
-                got.append((await events.get())["n"])
-            assert got == sorted(set(got))
-            assert got[-30:] == list(range(2970, 3000))
-            assert len(got) + state["dropped"] == 3000
-            await until(lambda: reader.dropped == state["dropped"])
+    async with (
+        broker(queue=30) as it,
+        connect(address(it)) as feed,
+        connect(address(it)) as reader,
+        reader.subscribe("exists n", size=5) as events,
+    ):
+        await publish_large(feed, 3000)
+        state = it.describe()["clients"][reader.name]
+        assert state["queued"] == 30
+        assert state["dropped"] > 0
+        got = []
+        while not got or got[-1] < 2999:
+            got.append((await events.get())["n"])
+        assert got == sorted(set(got))
+        assert got[-30:] == list(range(2970, 3000))
+        assert len(got) + state["dropped"] == 3000
+        await until(lambda: reader.dropped == state["dropped"])
 
 
 @asynchronous
 async def test_drops_are_told_in_the_log_of_the_client(caplog):
-    async with broker(queue=5) as it, connect(address(it)) as feed, connect(address(it)) as reader:
-        async with reader.subscribe("exists n", size=1) as events:
-            with caplog.at_level(logging.WARNING, "angelia.client"):
-                await publish_large(feed, 1000)
-                while (await events.get())["n"] < 999:
-                    pass
-                await until(lambda: reader.dropped)
+    async with (
+        broker(queue=5) as it,
+        connect(address(it)) as feed,
+        connect(address(it)) as reader,
+        reader.subscribe("exists n", size=1) as events,
+    ):
+        with caplog.at_level(logging.WARNING, "angelia.client"):
+            await publish_large(feed, 1000)
+            while (await events.get())["n"] < 999:
+                pass
+            await until(lambda: reader.dropped)
     assert "had no room for" in caplog.text
 
 

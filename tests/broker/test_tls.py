@@ -54,12 +54,15 @@ async def test_events_go_from_client_to_broker_to_broker_to_client_over_tls(cert
         assert address(one).startswith("tls://")
         async with broker(name="b2", **tls(certs, peers=[address(one)])) as two:
             await linked(one, two)
-            async with connect(address(one), ca=ca) as publisher, connect(address(two), ca=ca) as reader:
-                async with reader.subscribe("flights.Quote: true") as got:
-                    while not await publisher.interest("flights.Quote: true"):
-                        pass
-                    await publisher.publish_all(map(quote, range(1000)))
-                    assert [(await got.get())["price"] for _ in range(1000)] == list(range(1000))
+            async with (
+                connect(address(one), ca=ca) as publisher,
+                connect(address(two), ca=ca) as reader,
+                reader.subscribe("flights.Quote: true") as got,
+            ):
+                while not await publisher.interest("flights.Quote: true"):
+                    pass
+                await publisher.publish_all(map(quote, range(1000)))
+                assert [(await got.get())["price"] for _ in range(1000)] == list(range(1000))
 
 
 @asynchronous

@@ -252,18 +252,21 @@ async def test_an_event_goes_to_a_connection_once_with_all_its_subscriptions():
 async def test_classes_go_in_and_come_out_and_types_are_learnt_from_the_broker():
     async with broker(name="b1") as one, broker(name="b2", peers=[address(one)]) as two:
         await linked(one, two)
-        async with connect(address(one)) as seller, connect(address(two)) as buyer:
-            async with buyer.subscribe(Sale, where="price < 100") as sales:
-                await until(lambda: "shop.Sale" in seller.registry)  # told by the broker
-                while not await seller.interest(Sale):
-                    await asyncio.sleep(0.01)
-                await seller.publish(Sale(item="chair", price=20.0))
-                await seller.publish(Auction(item="table", price=90.0, bidders=3))
-                await seller.publish(Auction(item="house", price=900.0, bidders=1))
-                assert await sales.get() == Sale(item="chair", price=20.0)
-                assert await sales.get() == Auction(item="table", price=90.0, bidders=3)
-                assert sales.drain() == []
-                await until(lambda: "shop.Auction" in buyer.registry)
+        async with (
+            connect(address(one)) as seller,
+            connect(address(two)) as buyer,
+            buyer.subscribe(Sale, where="price < 100") as sales,
+        ):
+            await until(lambda: "shop.Sale" in seller.registry)  # told by the broker
+            while not await seller.interest(Sale):
+                await asyncio.sleep(0.01)
+            await seller.publish(Sale(item="chair", price=20.0))
+            await seller.publish(Auction(item="table", price=90.0, bidders=3))
+            await seller.publish(Auction(item="house", price=900.0, bidders=1))
+            assert await sales.get() == Sale(item="chair", price=20.0)
+            assert await sales.get() == Auction(item="table", price=90.0, bidders=3)
+            assert sales.drain() == []
+            await until(lambda: "shop.Auction" in buyer.registry)
 
 
 @asynchronous

@@ -27,32 +27,34 @@ async def crash(it):
 
 @asynchronous
 async def test_subscriptions_advertisements_and_types_stand_at_the_next_broker():
-    async with broker(name="b1", routing="advertisement") as one:
-        async with broker(name="b2", routing="advertisement") as two:
-            async with connect(address(one), address(two), name="me") as bus:
-                plain = await bus.subscribe("price < 500")
-                typed = await bus.subscribe(Booking, where="seats > 1")
-                pattern = await bus.subscribe("price = 1 then price = 2")
-                gone = await bus.subscribe("exists never")
-                await gone.close()
-                await bus.advertise("flights.Quote: true")
-                await bus.advertise("trip.Booking: true")
-                await bus.advertise("exists nothing")
-                await bus.unadvertise("exists nothing")
-                assert bus.broker == "b1"
-                await crash(one)
-                await until(lambda: bus.broker == "b2")
-                assert bus.reconnects == 1
-                await bus.publish_all([quote(1), quote(900), quote(2)])
-                await bus.publish(Booking(seats=3))
-                assert prices([await plain.get() for _ in range(2)]) == [1, 2]
-                assert prices(await pattern.get()) == [1, 2]
-                assert await typed.get() == Booking(seats=3)
-                state = two.describe()["clients"]["me"]
-                assert state["subscriptions"] == 3
-                assert "trip.Booking" in two.node.registry
-                advertised = two.clients["me"]._advertised
-                assert sorted(map(str, advertised)) == ["flights.Quote: true", "trip.Booking: true"]
+    async with (
+        broker(name="b1", routing="advertisement") as one,
+        broker(name="b2", routing="advertisement") as two,
+        connect(address(one), address(two), name="me") as bus,
+    ):
+        plain = await bus.subscribe("price < 500")
+        typed = await bus.subscribe(Booking, where="seats > 1")
+        pattern = await bus.subscribe("price = 1 then price = 2")
+        gone = await bus.subscribe("exists never")
+        await gone.close()
+        await bus.advertise("flights.Quote: true")
+        await bus.advertise("trip.Booking: true")
+        await bus.advertise("exists nothing")
+        await bus.unadvertise("exists nothing")
+        assert bus.broker == "b1"
+        await crash(one)
+        await until(lambda: bus.broker == "b2")
+        assert bus.reconnects == 1
+        await bus.publish_all([quote(1), quote(900), quote(2)])
+        await bus.publish(Booking(seats=3))
+        assert prices([await plain.get() for _ in range(2)]) == [1, 2]
+        assert prices(await pattern.get()) == [1, 2]
+        assert await typed.get() == Booking(seats=3)
+        state = two.describe()["clients"]["me"]
+        assert state["subscriptions"] == 3
+        assert "trip.Booking" in two.node.registry
+        advertised = two.clients["me"]._advertised
+        assert sorted(map(str, advertised)) == ["flights.Quote: true", "trip.Booking: true"]
 
 
 @asynchronous
@@ -71,37 +73,35 @@ async def test_the_same_broker_will_do_when_it_is_back():
 @asynchronous
 async def test_a_request_that_may_be_made_twice_survives_the_loss():
     """It is under way when the broker dies, and answered by the next."""
-    async with broker(name="b1") as one, broker(name="b2") as two:
-        async with connect(address(one), address(two)) as bus:
-            one.clients[bus.name].connection.read(False)  # the broker takes nothing any more
-            asked = [
-                asyncio.ensure_future(bus.interest("price = 1")),
-                asyncio.ensure_future(bus.define(Booking)),
-            ]
-            subscribing = bus.subscribe("price = 1")
-            await asyncio.sleep(0.05)
-            assert not any(one.done() for one in asked)
-            await crash(one)
-            assert await asked[0] is False or await asked[0] is True
-            await asked[1]
-            async with subscribing as got:
-                assert bus.broker == "b2"
-                await bus.publish(quote(1))
-                assert prices([await got.get()]) == [1]
+    async with broker(name="b1") as one, broker(name="b2") as two, connect(address(one), address(two)) as bus:
+        one.clients[bus.name].connection.read(False)  # the broker takes nothing any more
+        asked = [
+            asyncio.ensure_future(bus.interest("price = 1")),
+            asyncio.ensure_future(bus.define(Booking)),
+        ]
+        subscribing = bus.subscribe("price = 1")
+        await asyncio.sleep(0.05)
+        assert not any(one.done() for one in asked)
+        await crash(one)
+        assert await asked[0] is False or await asked[0] is True
+        await asked[1]
+        async with subscribing as got:
+            assert bus.broker == "b2"
+            await bus.publish(quote(1))
+            assert prices([await got.get()]) == [1]
 
 
 @asynchronous
 async def test_a_publication_in_doubt_is_told_and_not_made_twice():
-    async with broker(name="b1") as one, broker(name="b2") as two:
-        async with connect(address(one), address(two)) as bus:
-            one.clients[bus.name].connection.read(False)
-            publishing = asyncio.ensure_future(bus.publish(quote(1)))
-            await asyncio.sleep(0.05)
-            await crash(one)
-            with pytest.raises(ConnectionLostError, match="may have been published, or not"):
-                await publishing
-            await bus.publish(quote(2))
-            assert two.published == 1
+    async with broker(name="b1") as one, broker(name="b2") as two, connect(address(one), address(two)) as bus:
+        one.clients[bus.name].connection.read(False)
+        publishing = asyncio.ensure_future(bus.publish(quote(1)))
+        await asyncio.sleep(0.05)
+        await crash(one)
+        with pytest.raises(ConnectionLostError, match="may have been published, or not"):
+            await publishing
+        await bus.publish(quote(2))
+        assert two.published == 1
 
 
 @asynchronous
@@ -204,15 +204,19 @@ async def test_the_loss_is_told_in_the_log(caplog):
 
 @asynchronous
 async def test_events_wait_at_the_next_broker_too_while_the_application_is_behind():
-    async with broker(name="b1") as one, broker(name="b2") as two:
-        async with connect(address(one), address(two)) as reader, connect(address(two)) as publisher:
-            events = await reader.subscribe("exists n", size=2)
-            async with connect(address(one)) as first:
-                await first.publish_all([Event({"n": number}) for number in range(10)])
-            await until(lambda: reader._session.uplink.is_held)
-            await crash(one)
-            await until(lambda: reader.broker == "b2")
-            await reader.interest("true")
-            await publisher.publish_all([Event({"n": number}) for number in range(10, 20)])
-            assert two.describe()["clients"][reader.name]["queued"] == 10
-            assert [(await events.get())["n"] for _ in range(20)] == list(range(20))
+    async with (
+        broker(name="b1") as one,
+        broker(name="b2") as two,
+        connect(address(one), address(two)) as reader,
+        connect(address(two)) as publisher,
+    ):
+        events = await reader.subscribe("exists n", size=2)
+        async with connect(address(one)) as first:
+            await first.publish_all([Event({"n": number}) for number in range(10)])
+        await until(lambda: reader._session.uplink.is_held)
+        await crash(one)
+        await until(lambda: reader.broker == "b2")
+        await reader.interest("true")
+        await publisher.publish_all([Event({"n": number}) for number in range(10, 20)])
+        assert two.describe()["clients"][reader.name]["queued"] == 10
+        assert [(await events.get())["n"] for _ in range(20)] == list(range(20))
