@@ -193,7 +193,7 @@ def test_an_upload_comes_out_as_it_went_in(number, published):
 @given(st.lists(st.tuples(st.lists(numbers, max_size=20), events), max_size=20))
 def test_what_is_told_comes_out_as_it_went_in(items):
     encoded = [
-        w.told(map(w.encode_number, given), len(given), w.encode_event(event)) for given, event in items
+        w.told([w.encode_number(number) for number in given], w.encode_event(event)) for given, event in items
     ]
     tell = w.decode(body(w.encode_told(encoded)))
     assert shown(w.decode_told(tell.events)) == shown([(tuple(given), event) for given, event in items])

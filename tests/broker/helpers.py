@@ -25,7 +25,7 @@ def asynchronous(test):
 
         async def main():
             asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await test(*args, **kwargs)
             gc.collect()  # exceptions that were never retrieved
             await until(lambda: asyncio.all_tasks() == {asyncio.current_task()}, 1.0)
