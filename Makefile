@@ -26,7 +26,7 @@ format: $(READY)  ## format the code and fix what lint can fix
 
 bench: $(READY)  ## run the benchmarks; writes docs/benchmarks.md (some 15 minutes)
 	@$(BIN)/python bench/poset.py
-	@$(BIN)/python bench/matching.py --write-docs
+	@$(BIN)/python bench/matching.py --full --write-docs
 	@$(BIN)/python bench/sim.py --write-docs
 	@$(BIN)/python bench/lake.py
 
