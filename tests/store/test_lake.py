@@ -288,3 +288,21 @@ def test_equal_times_do_not_confuse_the_order(tmp_path: Path) -> None:
     same_time = [Event({"n": n}, id=str(n), time=START) for n in range(50)]
     lake = lake_of(tmp_path, same_time)
     assert same(list(lake.events()), same_time)
+
+
+def test_a_scan_reads_the_columns_that_are_asked_for_and_no_others(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, events(0, 30))
+    for text in (None, "price > 5", 'airline = "UA" and price > 5'):
+        for names in (["@id"], ["price"], ["@time", "hours"], ["airline", "@rest"]):
+            table = lake.table("flights.Quote", text, columns=names)
+            whole = lake.table("flights.Quote", text).select(names)
+            assert table.equals(whole), (text, names)
+    # A page of a column that nobody asked for may be damaged: nobody notices.
+    (file,) = [each for each in lake.files("flights.Quote") if each.folder == "flights.Quote"]
+    column = pq.read_metadata(file.path).row_group(0).column(6)
+    assert column.path_in_schema == "airline"
+    data = bytearray(Path(file.path).read_bytes())
+    data[column.data_page_offset + 30] ^= 0xFF
+    Path(file.path).write_bytes(data)
+    assert lake.table("flights.Quote", columns=["price"]).num_rows == 20
+    assert lake.problems == []

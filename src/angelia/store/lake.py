@@ -231,10 +231,10 @@ class Lake:
         A type is read with its descendants; `since` is included, `until` is not. Batches come file by file,
         each in order of time. What cannot be read is left out and told in `problems`.
         """
-        whole = self.schema(type)
-        schema = whole if columns is None else _some_of(whole, list(columns))
+        schema = self.schema(type)
+        names = None if columns is None else _some_of(schema, list(columns)).names
         scan = Scan(self, type, _parsed(filter), moment(since), moment(until), snapshot)
-        return scan.batches(schema)
+        return scan.batches(schema, names)
 
     def table(
         self,

@@ -43,7 +43,7 @@ from angelia.types import TypeRegistry
 if TYPE_CHECKING:
     from angelia.store.lake import Lake, Snapshot
 
-__all__ = ["Scan"]
+__all__ = ["Scan", "wanted_types"]
 
 _UNREADABLE = (OSError, pa.ArrowException)
 _FORMAT = ds.ParquetFileFormat()
@@ -67,10 +67,11 @@ class Scan:
         self._filter = filter_
         self._since = since
         self._until = until
-        self._types = _wanted_types(lake, type_name, filter_, self._registry)
+        self._types = wanted_types(lake, type_name, filter_, self._registry)
         self._snapshot = snapshot
         self._matcher: Matcher | None = None
         self._needed: tuple[str, ...] = ()
+        self._names: frozenset[str] | None = None  # the columns that are read; None: all
         if filter_ is not None and not _is_true(filter_):
             self._matcher = Matcher(self._registry)
             self._matcher.add(0, filter_)
@@ -78,15 +79,26 @@ class Scan:
 
     # ------------------------------------------------ answers
 
-    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Batches of what matches, with these columns."""
-        names = schema.names
+    def batches(self, schema: pa.Schema, names: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches of what matches, with the columns of `schema`, or those of them that `names` has."""
+        asked = schema.names if names is None else names
+        if REST in asked:  # what a file has beyond these columns is in it, so that all are read
+            for batch in self._batches():
+                yield conformed(batch, schema).select(asked)
+            return
+        narrow = pa.schema([schema.field(name) for name in asked], metadata=schema.metadata)
+        for batch in self.raw(asked):
+            yield conformed(batch.select([name for name in batch.schema.names if name in asked]), narrow)
+
+    def raw(self, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+        """Batches of what matches as they are in each file, with those of these columns that it has."""
+        self._names = frozenset(names)
+        return self._batches()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         snapshot = self._taken()
         for source in (*map(self._from_file, snapshot.files), *map(self._from_segment, snapshot.segments)):
-            for batch in source:
-                yield conformed(
-                    batch.select([n for n in batch.schema.names if n in names or REST in names]), schema
-                )
+            yield from source
 
     def events(self) -> Iterator[Event]:
         """Events that match, in order of time: day by day, and each day from all its files at once."""
@@ -149,19 +161,22 @@ class Scan:
         self, parquet: pq.ParquetFile, group: int, schema: pa.Schema, coarse: ds.Expression
     ) -> pa.Table | None:
         """The rows of a row group that match; None if there are none."""
+        names = [name for name in schema.names if self._names is None or name in self._names]
         first = [name for name in schema.names if name in self._needed or name == "@time"]
         if self._matcher is None or len(first) == len(schema.names):
-            return self._matching(_columns(parquet, group, schema.names), coarse)
+            asked = [name for name in schema.names if name in names or name in first]
+            return self._matching(_columns(parquet, group, asked), coarse).select(names)
         numbered = _columns(parquet, group, first)
         numbered = numbered.append_column("#", pa.array(range(numbered.num_rows), pa.int32()))
         found = self._matching(numbered, coarse)
         if not found.num_rows:
             return None
-        others = [name for name in schema.names if name not in first]
-        table = _columns(parquet, group, others).take(found.column("#"))
-        for name in first:
-            table = table.append_column(schema.field(name), found.column(name))
-        return table.select(schema.names)
+        others = [name for name in names if name not in first]
+        columns = {name: found.column(name) for name in first}
+        if others:
+            table = _columns(parquet, group, others).take(found.column("#"))
+            columns |= {name: table.column(name) for name in others}
+        return pa.table({name: columns[name] for name in names})
 
     def _matching(self, table: pa.Table, coarse: ds.Expression) -> pa.Table:
         if coarse is not EVERYTHING:
@@ -232,7 +247,7 @@ def _is_true(filter_: Filter) -> bool:
     return any(not (c.conditions or c.types or c.not_types) for c in filter_.conjunctions)
 
 
-def _wanted_types(
+def wanted_types(
     lake: Lake, type_name: str | None, filter_: Filter | None, registry: TypeRegistry
 ) -> set[str] | None:
     """The types whose folders are to be read; None: all."""
