@@ -306,3 +306,26 @@ def test_a_scan_reads_the_columns_that_are_asked_for_and_no_others(tmp_path: Pat
     Path(file.path).write_bytes(data)
     assert lake.table("flights.Quote", columns=["price"]).num_rows == 20
     assert lake.problems == []
+
+
+def test_a_day_of_many_small_files_is_read_with_few_of_them_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_of(tmp_path, *(events(n, n + 2) for n in range(0, 60, 2)))
+    files = pq.ParquetFile
+    opened: list[int] = [0, 0]
+
+    class Counted(files):  # type: ignore[valid-type,misc]
+        def __enter__(self) -> object:
+            opened[0] += 1
+            opened[1] = max(opened)
+            return super().__enter__()
+
+        def __exit__(self, *arguments: object) -> None:
+            opened[0] -= 1
+            super().__exit__(*arguments)
+
+    monkeypatch.setattr(pq, "ParquetFile", Counted)
+    assert list(lake.events()) == events(0, 60)
+    assert len(lake.files()) > 30
+    assert opened[1] <= 5

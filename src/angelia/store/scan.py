@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "wanted_types"]
 
 _UNREADABLE = (OSError, pa.ArrowException)
+_SLICE = 4096  # rows that become events at once
 _FORMAT = ds.ParquetFileFormat()
 
 
@@ -111,7 +112,18 @@ class Scan:
         return heapq.merge(rolled, *fresh, key=_time)
 
     def _day(self, files: list[LakeFile]) -> Iterator[Event]:
-        return heapq.merge(*(_events(self._from_file(file)) for file in sorted(files)), key=_time)
+        """The events of a day's files in order of time; a file is open only while its time has come."""
+        waiting = deque(sorted((_first_time(file.path), file) for file in files))
+        active: list[tuple[datetime, int, Event, Iterator[Event]]] = []
+        started = 0
+        while waiting or active:
+            while waiting and (not active or waiting[0][0] <= active[0][0]):
+                started += 1
+                _push(active, started, _events(self._from_file(waiting.popleft()[1])))
+            if active:
+                _, number, event, more = heapq.heappop(active)
+                yield event
+                _push(active, number, more)
 
     def segment_types(self, segment: Segment) -> Counter[str]:
         """The types of the events in a segment, and how many there are of each."""
@@ -319,7 +331,28 @@ def _in_order(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 def _events(batches: Iterable[pa.RecordBatch]) -> Iterator[Event]:
     for batch in batches:
-        yield from events_of(batch)
+        for start in range(0, batch.num_rows, _SLICE):
+            yield from events_of(batch.slice(start, _SLICE))
+
+
+def _push(
+    active: list[tuple[datetime, int, Event, Iterator[Event]]], number: int, events: Iterator[Event]
+) -> None:
+    event = next(events, None)
+    if event is not None:
+        assert event.time is not None  # nothing is rolled without
+        heapq.heappush(active, (event.time, number, event, events))
+
+
+def _first_time(path: str) -> datetime:
+    """The time of a file's first event, by its statistics; the beginning of time, if it cannot be told."""
+    try:
+        with pq.ParquetFile(_present(path)) as parquet:
+            column = parquet.metadata.row_group(0).column(parquet.schema_arrow.get_field_index("@time"))
+            first: datetime = column.statistics.min
+            return first
+    except (*_UNREADABLE, AttributeError, IndexError):  # whoever reads it will tell
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _time(event: Event) -> Any:
