@@ -13,7 +13,8 @@ from tests.store.helpers import START, event, events, ids, lake_of, registry
 from angelia import Event, EventType, Filter, TypeRegistry
 from angelia.errors import EventError, EventTypeError, LakeError
 from angelia.store import Lake, LakeWriter
-from angelia.store.layout import folder_of, tag_of
+from angelia.store.compact import compact
+from angelia.store.layout import LakeFile, folder_of, listed, tag_of
 
 
 def same(found: list[Event], wanted: list[Event]) -> bool:
@@ -329,3 +330,53 @@ def test_a_day_of_many_small_files_is_read_with_few_of_them_open(
     assert list(lake.events()) == events(0, 60)
     assert len(lake.files()) > 30
     assert opened[1] <= 5
+
+
+def test_a_snapshot_is_taken_again_if_a_segment_was_rolled_and_compacted_meanwhile(tmp_path: Path) -> None:
+    with LakeWriter(tmp_path, "b1", registry(), fsync="none", background=False) as writer:
+        writer.append(events(0, 6))
+        writer.roll()
+        writer.append(events(6, 12))
+
+        class Slow(Lake):
+            looked = 0
+
+            def _all_files(self, *arguments: object) -> list[LakeFile]:  # type: ignore[override]
+                self.looked += 1
+                if self.looked == 1:
+                    writer.roll()
+                    compact(tmp_path)
+                return super()._all_files(*arguments)  # type: ignore[arg-type]
+
+        lake = Slow(tmp_path)
+        assert list(lake.events()) == events(0, 12)
+        assert lake.looked == 2
+
+
+def test_a_listing_that_missed_what_was_renamed_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([["a"], ["c", "b"], ["c", "b"]])
+    monkeypatch.setattr("os.listdir", lambda path: next(readings))
+    assert listed(tmp_path) == ["b", "c"]
+
+
+def test_times_in_a_filter_choose_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lake_of(tmp_path, *([event(n)] for n in range(0, 24 * 60 * 6, 360)))
+    opened: list[str] = []
+    files = pq.ParquetFile
+    monkeypatch.setattr(pq, "ParquetFile", lambda path, **k: opened.append(path) or files(path, **k))
+    for text, days in [
+        ('@time >= t"2026-03-06T00:00:00Z"', {"2026-03-06", "2026-03-07"}),
+        ('@time < t"2026-03-02T00:00:00Z" and exists price', {"2026-03-01", "2026-03-02"}),
+        ('@time = t"2026-03-03T05:00:00Z" or @time = t"2026-03-03T11:00:00Z"', {"2026-03-03"}),
+        ('@time = t"2026-03-03T05:00:00Z" or price = 5', None),
+    ]:
+        opened.clear()
+        wanted = [each.id for each in lake.events() if Filter.parse(text).matches(each)]
+        opened.clear()
+        assert ids(lake.events(filter=text)) == wanted
+        found = {
+            part.removeprefix("date=") for path in opened for part in Path(path).parts if "date=" in part
+        }
+        assert days is None or found <= days, text

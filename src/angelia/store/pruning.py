@@ -130,12 +130,7 @@ def _between(field: ds.Expression, column: Column, domain: Domain) -> ds.Express
 def _bound(value: Any, column: Column, down: bool) -> Any:
     """A bound as the column has it, not inside the domain; None if no integer is that far."""
     if column.datatype is Datatype.FLOAT:
-        near = _float(value)
-        if down and near > value:
-            return math.nextafter(near, -math.inf)
-        if not down and near < value:
-            return math.nextafter(near, math.inf)
-        return near
+        return _float(value)  # rounded, perhaps, but no float lies between
     if column.datatype is Datatype.INTEGER:
         if math.isinf(value):
             return None

@@ -11,7 +11,7 @@ import heapq
 import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from angelia.errors import LakeError
-from angelia.event import Event
+from angelia.event import Event, Kind
 from angelia.filter import Filter
+from angelia.filter.domain import ABOVE_ALL, BELOW_ALL
 from angelia.matching import Matcher
 from angelia.store.catalog import Catalog
 from angelia.store.columns import REST, conformed, declared, discover, events_of, table_of
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "wanted_types"]
 
 _UNREADABLE = (OSError, pa.ArrowException)
+_TICK = timedelta(microseconds=1)
+_LAST = datetime.max.replace(tzinfo=UTC)
 _SLICE = 4096  # rows that become events at once
 _FORMAT = ds.ParquetFileFormat()
 
@@ -66,8 +69,7 @@ class Scan:
         self._registry = lake.registry()
         self._type = type_name
         self._filter = filter_
-        self._since = since
-        self._until = until
+        self._since, self._until = _narrowed(since, until, filter_)
         self._types = wanted_types(lake, type_name, filter_, self._registry)
         self._snapshot = snapshot
         self._matcher: Matcher | None = None
@@ -253,6 +255,25 @@ class Scan:
                 else:
                     columns = discover((row.attributes for row in members), columns)
                 yield table_of(members, columns, name)
+
+
+def _narrowed(
+    since: datetime | None, until: datetime | None, filter_: Filter | None
+) -> tuple[datetime | None, datetime | None]:
+    """The range of time that the filter leaves of another."""
+    lows, highs = [], []
+    for conjunction in filter_.conjunctions if filter_ is not None else ():
+        asked = conjunction.conditions.get("@time")
+        if asked is None or asked.some is None or asked.some.kind is not Kind.TIMESTAMP:
+            return since, until
+        spans = asked.some.spans() if asked.some.points is not None else [(asked.some.low, asked.some.high)]
+        lows.append(min(low for low, _ in spans))
+        highs.append(max(high for _, high in spans))
+    if lows and min(lows) != BELOW_ALL:
+        since = max(filter(None, (since, min(lows)[1])))
+    if highs and max(highs) != ABOVE_ALL and max(highs)[1] < _LAST:
+        until = min(filter(None, (until, max(highs)[1] + _TICK)))
+    return since, until
 
 
 def _is_true(filter_: Filter) -> bool:
