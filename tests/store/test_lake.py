@@ -380,3 +380,16 @@ def test_times_in_a_filter_choose_days(tmp_path: Path, monkeypatch: pytest.Monke
             part.removeprefix("date=") for path in opened for part in Path(path).parts if "date=" in part
         }
         assert days is None or found <= days, text
+
+
+def test_a_segment_that_is_rolled_after_the_snapshot_is_read_from_its_files(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    with LakeWriter(tmp_path, "b1", registry(), fsync="none", background=False) as writer:
+        writer.append(events(0, 90))
+        snapshot = lake.snapshot()
+        writer.roll()
+    for _ in range(2):
+        assert list(lake.events(snapshot=snapshot)) == events(0, 90)
+        assert ids(lake.events("flights.LastMinute", snapshot=snapshot)) == [str(n) for n in range(1, 90, 3)]
+        assert sum(batch.num_rows for batch in lake.scan("flights.Quote", snapshot=snapshot)) == 60
+        compact(tmp_path)  # and then from what was replaced

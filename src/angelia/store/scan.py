@@ -36,6 +36,7 @@ from angelia.store.layout import (
     listed,
     parse_date,
     replaced_name,
+    tag_of,
 )
 from angelia.store.pruning import EVERYTHING, NOTHING, pruning_expression, time_expression
 from angelia.store.segment import Damage, Parts, read_segment
@@ -106,12 +107,23 @@ class Scan:
     def events(self) -> Iterator[Event]:
         """Events that match, in order of time: day by day, and each day from all its files at once."""
         snapshot = self._taken()
-        fresh = [_events(self._from_segment(each, in_order=True)) for each in snapshot.segments]
+        fresh = map(self._segment_events, snapshot.segments)
+        return heapq.merge(self._file_events(snapshot.files), *fresh, key=_time)
+
+    def _file_events(self, files: Iterable[LakeFile]) -> Iterator[Event]:
         days: dict[Any, list[LakeFile]] = {}
-        for file in snapshot.files:
+        for file in files:
             days.setdefault(file.date, []).append(file)
-        rolled = (event for day in sorted(days) for event in self._day(days[day]))
-        return heapq.merge(rolled, *fresh, key=_time)
+        for day in sorted(days):
+            yield from self._day(days[day])
+
+    def _segment_events(self, segment: Segment) -> Iterator[Event]:
+        try:
+            tables = self._segment_tables(segment)
+        except FileNotFoundError:  # rolled since the snapshot was taken
+            yield from self._file_events(self._rolled(segment))
+        else:
+            yield from _events(_in_order(tables))
 
     def _day(self, files: list[LakeFile]) -> Iterator[Event]:
         """The events of a day's files in order of time; a file is open only while its time has come."""
@@ -227,19 +239,29 @@ class Scan:
                 self._lake.report(segment.path, f"{each.reason} at byte {each.offset}")
         return rows
 
-    def _from_segment(self, segment: Segment, in_order: bool = False) -> Iterator[pa.RecordBatch]:
+    def _from_segment(self, segment: Segment) -> Iterator[pa.RecordBatch]:
         try:
-            rows = self._rows(segment)
+            tables = self._segment_tables(segment)
         except FileNotFoundError:  # rolled since the snapshot was taken
-            for file in _rolled_files(self._lake, segment):
+            for file in self._rolled(segment):
                 yield from self._from_file(file)
-            return
-        tables = [self._matching(table, self._coarse(table.schema)) for table in self._tables(rows)]
-        if in_order and len(tables) > 1:
-            yield from _in_order(tables)
             return
         for table in tables:
             yield from table.sort_by("@time").combine_chunks().to_batches()
+
+    def _segment_tables(self, segment: Segment) -> list[pa.Table]:
+        rows = self._rows(segment)
+        return [self._matching(table, self._coarse(table.schema)) for table in self._tables(rows)]
+
+    def _rolled(self, segment: Segment) -> list[LakeFile]:
+        """The files that a segment was rolled to, of the types that are wanted."""
+        files = _rolled_files(self._lake, segment)
+        if self._types is None:
+            return list(files)
+        tags = {tag_of(None if name == UNTYPED else name) for name in self._types} | set(
+            map(tag_of, self._types)
+        )
+        return [file for file in files if file.tag in tags]
 
     def _tables(self, rows: list[Parts]) -> Iterator[pa.Table]:
         """The events of a segment, type by type, with the columns that they would have in files."""
