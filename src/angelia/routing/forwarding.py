@@ -54,6 +54,7 @@ class Forwarding(Generic[F]):
         self._nst = nst
         self.poset = make_poset()
         self._subscribers: dict[F, set[Interface]] = {}
+        self._items: dict[Interface, dict[F, None]] = {}  # the same, by interface
         self._forwards: dict[F, set[str]] = {}
         # The neighbours that know of a filter or of one that covers it.
         self._reached: dict[F, frozenset[str]] = {}
@@ -74,7 +75,7 @@ class Forwarding(Generic[F]):
 
     def of(self, interface: Interface) -> list[F]:
         """The filters that an interface asked for."""
-        return [item for item, interfaces in self._subscribers.items() if interface in interfaces]
+        return list(self._items.get(interface, ()))
 
     def pairs(self) -> Iterator[tuple[Interface, F]]:
         """Each filter with each of its subscribers."""
@@ -112,6 +113,7 @@ class Forwarding(Generic[F]):
                 continue
             standing = self.poset.insert(item).filter
             self._subscribers.setdefault(standing, set()).add(interface)
+            self._items.setdefault(interface, {})[standing] = None
             covered = [o for o in self.poset.covered_by(standing) if self._asked(interface, o)]
             marked |= {standing, *covered, *self._drop(interface, covered, before)}
             came[standing] = None
@@ -156,6 +158,9 @@ class Forwarding(Generic[F]):
             if standing != item:
                 self._subscribers[standing] |= self._subscribers.pop(item)
                 self._forwards.pop(item, None)
+        self._items.clear()
+        for interface, item in self.pairs():
+            self._items.setdefault(interface, {})[item] = None
         for interface, item in self._redundant():
             self._drop(interface, [item], before)
         return self._settle(set(self.poset), before)
@@ -186,6 +191,9 @@ class Forwarding(Generic[F]):
         for item in items:
             before.setdefault(item, self.forwards(item))
             self._subscribers[item].discard(interface)
+            self._items[interface].pop(item, None)
+            if not self._items[interface]:
+                del self._items[interface]
             if not self._subscribers[item]:
                 uncovered |= self.poset.predecessors(item)
                 self.poset.remove(item)
