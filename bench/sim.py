@@ -12,21 +12,17 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
-import platform
-import re
 import resource
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from time import process_time
 from typing import Any
 
+import report
 from angelia.sim.journal import Journal
 from angelia.sim.scenario import Scenario, run
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 BASE = Scenario(brokers=100, parties=1000, publishers=100, events=2000)
 
 
@@ -107,7 +103,7 @@ def growth(base: Scenario, brokers: Iterable[int], parties: Iterable[int]) -> di
 
 INTRODUCTION = """## Simulator
 
-Written by `python bench/sim.py --write-docs` ({cores} cores, Python {python}, load {load:.1f} at the start).
+Written by `python bench/sim.py --write-docs` on {today}, on {machine}.
 Rates are of processor time, while events are published: messages between brokers a second (target: 50k with
 filtering), and all messages, with those that clients publish and receive. The baseline is event flooding,
 in the same run."""
@@ -118,19 +114,19 @@ the generation of the network: {seconds:.0f} s of processor time, {peak_megabyte
 COLUMNS = ["messages a second", "to flooding", "all messages a second", "messages an event"]
 
 
-def report(result: dict[str, Any]) -> str:
+def section(result: dict[str, Any]) -> str:
     """The section of the page."""
     speed, growth_ = result["speed"], result["growth"]
     flooding = speed["runs"][0]["messages_per_second"]
     about = f"{BASE.brokers} brokers, {BASE.parties:,} parties"
     parts = [
-        INTRODUCTION.format(cores=os.cpu_count(), python=platform.python_version(), load=result["load"]),
-        _table([about, *COLUMNS], [[f"`{r['routing']}`", *_rates(r, flooding)] for r in speed["runs"]]),
+        INTRODUCTION.format(today=report.today(), machine=result["machine"]),
+        report.table([about, *COLUMNS], [[f"`{r['routing']}`", *_rates(r, flooding)] for r in speed["runs"]]),
         JOURNAL.format(ratio=speed["speed_with_journal_to_without"]),
     ]
     for name in ("brokers", "parties"):
         rows = [[f"{r[name]:,}", *_rates(r, flooding)] for r in growth_[name]]
-        parts.append(_table([f"`peer`, {name}", *COLUMNS], rows))
+        parts.append(report.table([f"`peer`, {name}", *COLUMNS], rows))
     return "\n\n".join([*parts, SCALE.format(**result["scale"])])
 
 
@@ -143,27 +139,13 @@ def _rates(run: dict[str, Any], flooding: float) -> list[str]:
     ]
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows))
-
-
-def write_section(text: str) -> None:
-    """Put the section in place of the old one, or at the end."""
-    begin, end = "<!-- sim:begin -->", "<!-- sim:end -->"
-    page = PAGE.read_text("utf-8")
-    section = f"{begin}\n{text}\n{end}"
-    old = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    new = old.sub(lambda _: section, page) if begin in page else f"{page.rstrip()}\n\n{section}\n"
-    PAGE.write_text(new, "utf-8")
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, for a look")
-    parser.add_argument("--write-docs", action="store_true", help=f"write the section of {PAGE.name}")
+    parser.add_argument("--write-docs", action="store_true", help="write the section of docs/benchmarks.md")
     arguments = parser.parse_args()
-    quick, load = arguments.quick, os.getloadavg()[0]
+    quick, machine = arguments.quick, report.machine()
     base = replace(BASE, brokers=20, parties=100, events=300) if quick else BASE
     sizes = ((10, 30), (1, 10, 100)) if quick else ((10, 100, 1000), (1, 10, 100, 1000, 10_000))
     large = (
@@ -172,14 +154,14 @@ def main() -> None:
     result = {
         "benchmark": "sim",
         "quick": quick,
-        "load": load,
+        "machine": machine,
         "speed": speed(base),
         "growth": growth(base, *sizes),
         "scale": measured([(large, False)])[0] | {"physical": large.physical},
     }
     print(json.dumps(result, indent=2))
     if arguments.write_docs:
-        write_section(report(result))
+        report.write_section("sim", section(result))
 
 
 if __name__ == "__main__":
