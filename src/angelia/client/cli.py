@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +35,7 @@ Ca = Annotated[
     Path | None, typer.Option(envvar="ANGELIA_CLIENT_CA", help="The authority of tls:// brokers (PEM).")
 ]
 
-_CHUNK = 512  # events in a batch
+_CHUNK, _CHUNK_BYTES = 512, 200_000  # in a batch, at most
 
 types = typer.Typer(help="Event types: list, show, define.", no_args_is_help=True)
 
@@ -85,14 +84,29 @@ async def _publish_events(
         with _progress(total) as progress:
             task = progress.add_task("publishing", total=total, rate="")
             try:
-                while batch := list(islice(events, _CHUNK)):
+                for batch in _batches(events):
                     await bus.publish_all(batch)
                     count += len(batch)
                     rate = count / (time.perf_counter() - started)
                     progress.update(task, completed=count, rate=f"{rate:,.0f} events/s")
             except AngeliaError as error:
-                raise type(error)(f"{error} ({count} events were published before)") from None
+                error.args = (f"{error} ({count} events were published before)",)
+                raise
     return count
+
+
+def _batches(events: Iterator[Event]) -> Iterator[list[Event]]:
+    """Events in batches that fit into a frame of any broker."""
+    batch: list[Event] = []
+    size = 0
+    for event in events:
+        size += event.encoded_size()
+        if batch and (len(batch) == _CHUNK or size > _CHUNK_BYTES):
+            yield batch
+            batch, size = [], event.encoded_size()
+        batch.append(event)
+    if batch:
+        yield batch
 
 
 def _progress(total: int | None) -> Progress:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +40,7 @@ def up(
     place = directory or default_directory()
     if (place / "network.json").exists() and any(asyncio.run(load_network(place).status())):
         raise BrokerError("a network is up already; stop it with: angelia down")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: whatever was started is stopped
     network = LocalNetwork.plan(place, brokers, topology, routing, port=port, http_port=http_port, lake=lake)
     with Console(stderr=True).status(f"starting {brokers} brokers"):
         network.start()
@@ -46,7 +48,8 @@ def up(
         typer.echo(f"{brokers} brokers are up, the first on {network.addresses[0]}; logs in {place}")
         return
     try:
-        _watch(network)
+        with suppress(KeyboardInterrupt):
+            _watch(network)
     finally:
         network.stop()
     typer.echo("all brokers have stopped")
@@ -54,12 +57,9 @@ def up(
 
 def _watch(network: LocalNetwork) -> None:
     """Show a table that is up to date until Ctrl-C or SIGTERM."""
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    console = Console()
-    with Live(_table(network), console=console, auto_refresh=False) as live:
-        while not stopped.wait(1.0):
+    with Live(_table(network), console=Console(), auto_refresh=False) as live:
+        while True:
+            time.sleep(1.0)
             live.update(_table(network), refresh=True)
 
 
