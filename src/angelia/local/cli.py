@@ -44,8 +44,8 @@ def up(
     network = LocalNetwork.plan(place, brokers, topology, routing, port=port, http_port=http_port, lake=lake)
     with Console(stderr=True).status(f"starting {brokers} brokers"):
         network.start()
+    typer.echo(f"{brokers} brokers are up, the first on {network.addresses[0]}; logs in {place}")
     if detach:
-        typer.echo(f"{brokers} brokers are up, the first on {network.addresses[0]}; logs in {place}")
         return
     try:
         with suppress(KeyboardInterrupt):
