@@ -42,17 +42,26 @@ def up(
         raise BrokerError("a network is up already; stop it with: angelia down")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: whatever was started is stopped
     network = LocalNetwork.plan(place, brokers, topology, routing, port=port, http_port=http_port, lake=lake)
-    with Console(stderr=True).status(f"starting {brokers} brokers"):
-        network.start()
-    typer.echo(f"{brokers} brokers are up, the first on {network.addresses[0]}; logs in {place}")
-    if detach:
-        return
     try:
+        with Console(stderr=True).status(f"starting {brokers} brokers"):
+            network.start()
+        typer.echo(f"{brokers} brokers are up, the first on {network.addresses[0]}; logs in {place}")
+        if detach:
+            return
         with suppress(KeyboardInterrupt):
             _watch(network)
-    finally:
-        network.stop()
+    except BaseException:
+        _stop(network)
+        raise
+    _stop(network)
     typer.echo("all brokers have stopped")
+
+
+def _stop(network: LocalNetwork) -> None:
+    """Stop all brokers, however often somebody presses Ctrl-C meanwhile."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    network.stop()
 
 
 def _watch(network: LocalNetwork) -> None:
