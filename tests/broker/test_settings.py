@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 
 from angelia.broker.address import Address
+from angelia.broker.cli import broker
 from angelia.broker.settings import BrokerSettings, load
 from angelia.errors import BrokerError
 
@@ -110,13 +112,26 @@ def test_addresses(text, address):
     assert Address.parse(address) == Address.parse(text)
 
 
-def test_the_guide_has_a_table_of_every_option_with_its_default_and_its_meaning():
-    guide = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
-    rows = dict(re.findall(r"^\| `--([a-z-]+)` \| (.*) \|$", guide, re.MULTILINE))
-    told = {}
-    for name, field in BrokerSettings.model_fields.items():
+def rows():
+    """The rows of the guide's table of options: `python -m tests.broker.test_settings` prints them."""
+    for flag, (name, field) in zip(flags(), BrokerSettings.model_fields.items(), strict=True):
         default = field.get_default(call_default_factory=True)
         shown = "" if default in (None, "", [], False) else f"`{default}`"
-        flag = "peer" if name == "peers" else name.replace("_", "-")
-        told[flag] = f"`ANGELIA_{name.upper()}` | {shown} | {field.description}"
-    assert rows == told
+        yield f"| `{flag}` | `ANGELIA_{name.upper()}` | {shown} | {field.description} |"
+
+
+def flags():
+    """The flag of each option, as the command has it."""
+    app = typer.Typer()
+    app.command()(broker)
+    known = {one.name: one.opts[0] for one in typer.main.get_command(app).params}
+    return [known.get(name) or known[name.removesuffix("s")] for name in BrokerSettings.model_fields]
+
+
+def test_every_option_is_a_flag_and_is_told_in_the_guide_with_its_default_and_its_meaning():
+    guide = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
+    assert re.findall(r"^\| `--.*$", guide, re.MULTILINE) == list(rows())
+
+
+if __name__ == "__main__":
+    print("\n".join(rows()))
