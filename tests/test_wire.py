@@ -115,6 +115,13 @@ FRAMES = {
     w.Sequence_: st.builds(
         w.Sequence_, st.lists(numbers, max_size=3).map(tuple), st.lists(events, max_size=3).map(tuple)
     ),
+    w.Recall: st.builds(
+        w.Recall,
+        numbers,
+        texts,
+        filters().map(lambda wanted: msgspec.Raw(msgspec.msgpack.encode(str(wanted)))),
+        st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=st.just(UTC)),
+    ),
     w.Dropped: st.builds(w.Dropped, numbers),
     w.Flow: st.builds(w.Flow, st.booleans()),
     w.TypeNews: st.builds(w.TypeNews, st.lists(event_types(), max_size=2).map(tuple)),
@@ -131,6 +138,8 @@ def shown(value):
     if isinstance(value, msgspec.Struct):
         fields = ((name, shown(getattr(value, name))) for name in value.__struct_fields__)
         return f"{type(value).__name__}{tuple(fields)}"
+    if isinstance(value, msgspec.Raw):
+        return repr(bytes(value))
     if isinstance(value, frozenset):
         return repr(sorted(map(shown, value)))
     if isinstance(value, tuple | list):

@@ -26,6 +26,9 @@ Directory = Annotated[
 ]
 
 
+_COLUMNS = ("broker", "address", "links", "clients", "published", "delivered", "forwarded", "dropped")
+
+
 def up(
     brokers: Annotated[int, typer.Option(min=1, max=64, help="How many brokers.")] = 5,
     topology: Annotated[str, typer.Option(help="How they are linked: tree, line, star, ring.")] = "tree",
@@ -89,18 +92,20 @@ def down(directory: Directory = None) -> None:
 
 
 def _table(network: LocalNetwork, states: list[dict[str, Any] | None] | None = None) -> Table:
-    table = Table("broker", "address", "links", "clients", "published", "delivered", "forwarded", "dropped")
+    table = Table(*_COLUMNS, box=None, pad_edge=False, padding=(0, 1, 0, 0))  # for 80 characters a line
     for column in table.columns:
         column.no_wrap = column.header != "links"
+        column.min_width = len(str(column.header))
     for broker, state in zip(network.brokers, states or asyncio.run(network.status()), strict=True):
+        shown = broker.address.removeprefix("tcp://")
         if state is None:
-            table.add_row(broker.name, broker.address, "[red]does not answer[/red]")
+            table.add_row(broker.name, shown, "[red]does not answer[/red]")
             continue
         links, clients = state["links"], state["clients"]
         missing = [name for name in broker.links if name not in links]
         table.add_row(
             broker.name,
-            broker.address,
+            shown,
             ", ".join(links) + (f" [red](not {', '.join(missing)})[/red]" if missing else ""),
             str(len(clients) - 1),  # without the one that asks
             f"{state['published']:,}",
