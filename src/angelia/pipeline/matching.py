@@ -1,0 +1,104 @@
+"""Bulk matching: events × subscriptions -> pairs of ids, with the engine that brokers route with.
+
+The index is compiled once, broadcast once, and runs over Arrow batches in the workers. Only the columns
+that filters look at go there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from angelia.pipeline.columns import map_batches, matchable, narrowed
+from angelia.pipeline.errors import PipelineError
+from angelia.pipeline.index import Index, Watched, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from angelia.types import TypeRegistry
+
+__all__ = ["match", "matches", "pair_schema", "pairs"]
+
+AT_ONCE = 1 << 20  # pairs that a worker makes at once, about
+FIRST = 512  # rows that tell how many pairs to expect
+
+GetIndex = Callable[[], Index]
+
+
+def match(events: DataFrame, subscriptions: Any, *, registry: TypeRegistry | None = None) -> DataFrame:
+    """Which events match which subscriptions: `(event_id, subscription_id)`, in batch or as a stream.
+
+    `events` has a column `@id`, attributes by name and the rest of the context as `@type`, …. Forms of
+    `subscriptions` are told in `index`. On a stream, a file or directory of subscriptions is watched: what
+    is added to it counts from the next micro-batch on. `registry` knows the event types that filters name.
+    """
+    if "@id" not in events.columns:
+        raise PipelineError(f"events need a column '@id'; there are {', '.join(events.columns)}")
+    if events.isStreaming and isinstance(subscriptions, str | Path):
+        path = Path(subscriptions).absolute()
+        integers = load(path, registry).has_integers
+        current, attributes = Watched(path, registry, integers).index, None
+    else:
+        index = load(subscriptions, registry)
+        shared = events.sparkSession.sparkContext.broadcast(index)
+        integers, attributes = index.has_integers, index.attributes
+        current = _Broadcast(shared).index
+    names = narrowed(events, attributes, "@id")
+    return map_batches(events, names, _Job(current), pair_schema(integers))
+
+
+def pair_schema(integers: bool) -> str:
+    """The columns of a result."""
+    return f"event_id string, subscription_id {'bigint' if integers else 'string'}"
+
+
+class _Broadcast:
+    """An index that was broadcast."""
+
+    def __init__(self, shared: Any) -> None:
+        self._shared = shared
+
+    def index(self) -> Index:
+        """What was sent."""
+        index: Index = self._shared.value
+        return index
+
+
+class _Job:
+    """What a worker does with its part of the events."""
+
+    def __init__(self, current: GetIndex) -> None:
+        self._current = current
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        index = self._current()
+        for batch in batches:
+            yield from pairs(batch, index)
+
+
+def pairs(batch: pa.RecordBatch, index: Index) -> Iterator[pa.RecordBatch]:
+    """The pairs of a batch, in parts of bounded size."""
+    ids = batch.column("@id")
+    for start, offsets, places in matches(batch, index):
+        rows = np.repeat(np.arange(start, start + len(offsets) - 1), np.diff(offsets))
+        columns = [ids.take(pa.array(rows)), index.ids.take(pa.array(places))]
+        yield pa.RecordBatch.from_arrays(columns, ["event_id", "subscription_id"])
+
+
+def matches(batch: pa.RecordBatch, index: Index) -> Iterator[tuple[int, Any, Any]]:
+    """For a part of the rows at a time: the first row, offsets, and the places of filters that match."""
+    columns = matchable(batch, index.attributes)
+    start, step = 0, FIRST if len(index) > AT_ONCE // batch.num_rows else batch.num_rows
+    while start < batch.num_rows:
+        part = {name: column[start : start + step] for name, column in columns.items()}
+        offsets, places = index.match(part)
+        if len(places):
+            yield start, offsets, places
+        start += len(offsets) - 1
+        step = max(FIRST // 8, int(AT_ONCE * (len(offsets) - 1) / max(1, len(places))))
+
