@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from angelia.sim.experiments.figures import draw
+from angelia.sim.experiments.runners import runner
 from angelia.sim.experiments.study import FULL, QUICK, run_study, tasks
 
 __all__ = ["app"]
@@ -31,6 +32,8 @@ def siena(
     out: Annotated[Path, typer.Option(help="Where figures and data go.")] = Path("siena"),
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     seed: Annotated[int, typer.Option(help="Of the network, of all places and times.")] = 1,
+    on: Annotated[str, typer.Option(help="Where: local (processes), or spark.")] = "local",
+    master: Annotated[str | None, typer.Option(help="With --on spark: where Spark runs.")] = None,
 ) -> None:
     """The simulation study of SIENA 6.2: Figures 19-25 as SVG and PNG, the data as Parquet and CSV.
 
@@ -44,7 +47,8 @@ def siena(
     columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("runs", total=sum(1 for _ in tasks(plan, seed)))
-        study = run_study(plan, seed, jobs, lambda: progress.advance(bar), out / "runs.jsonl")
+        notes, where = out / "runs.jsonl", runner(on, jobs, master)
+        study = run_study(plan, seed, jobs, lambda: progress.advance(bar), notes, where)
     study.save(out / "data")
     figures = draw(study, out / "figures")
     typer.echo(

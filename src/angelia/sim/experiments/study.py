@@ -15,7 +15,6 @@ to have more runs, goes on where it was.
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -26,6 +25,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from angelia.sim.experiments.runners import Runner, local
 from angelia.sim.experiments.siena import Outcome, Scenario, simulate
 from angelia.sim.experiments.wide_area import Sites
 from angelia.sim.topology import transit_stub
@@ -181,8 +181,9 @@ def run_study(
     jobs: int,
     done: Callable[[], None] = lambda: None,
     notes: Path | None = None,
+    runner: Runner | None = None,
 ) -> Study:
-    """Run a plan with some processes; `done` is called after each run.
+    """Run a plan with some processes, or where the runner runs it; `done` is called after each run.
 
     With a file for `notes`, runs that are noted there are not repeated, and the others are added.
     """
@@ -193,7 +194,7 @@ def run_study(
         done()
     work = [task for task in every if repr(task) not in noted]
     work.sort(key=_effort, reverse=True)  # long ones first: all end together
-    for result in _results(work, jobs):
+    for result in (runner or local(jobs))(_run, work):
         found.append(result)
         _note(notes, result)
         done()
@@ -220,14 +221,6 @@ def _note(notes: Path | None, result: Result) -> None:
 
 def _effort(task: Task) -> float:
     return task.scenario.objects * task.scenario.m * task.scenario.n + 30 * task.scenario.parties
-
-
-def _results(work: list[Task], jobs: int) -> Iterator[Result]:
-    if jobs == 1:
-        yield from map(_run, work)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_run, work)
 
 
 @cache
