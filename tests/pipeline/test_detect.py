@@ -34,7 +34,10 @@ def monitor(events, pattern, key=None):
 
 def test_history_equals_what_a_subscriber_of_the_bus_is_told(spark):
     events = quotes(500)
-    with SyncBus(clock=lambda: START.timestamp()) as bus, bus.subscribe(Pattern.parse(PATTERN)) as occurrences:
+    with (
+        SyncBus(clock=lambda: START.timestamp()) as bus,
+        bus.subscribe(Pattern.parse(PATTERN)) as occurrences,
+    ):
         for event in events:
             bus.publish(event)
         live = sorted(("", tuple(e.id for e in whole)) for whole in occurrences.drain())

@@ -44,7 +44,9 @@ def subscriptions(count, seed=1):
         lambda: f'origin prefix "{rng.choice("JLES")}" and order.total <= {rng.randrange(100)}',
         lambda: f'flights.Quote: urgent = true and @source = "feeds/{rng.choice("ab")}"',
         lambda: "not exists price",
-        lambda: f'origin in ("{rng.choice(AIRPORTS)}", "{rng.choice(AIRPORTS)}") or price = {rng.randrange(1000)}',
+        lambda: (
+            f'origin in ("{rng.choice(AIRPORTS)}", "{rng.choice(AIRPORTS)}") or price = {rng.randrange(1000)}'
+        ),
     )
     return {f"s{number}": rng.choice(forms)() for number in range(count)}
 

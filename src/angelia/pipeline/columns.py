@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from angelia.store.columns import REST, rest_of
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 __all__ = ["REST", "column", "map_batches", "matchable", "narrowed"]
-
-REST = "@rest"
 
 BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -60,4 +60,11 @@ def matchable(batch: pa.RecordBatch, attributes: frozenset[str]) -> Mapping[str,
     rest = columns.pop(REST, None)
     if rest is None or rest.null_count == len(rest):
         return columns
-    return columns
+    values: dict[str, list[Any]] = {}
+    for row, text in enumerate(rest.to_pylist()):
+        for name, value in rest_of(text).items() if text is not None else ():
+            if name in attributes:
+                if name not in values:
+                    values[name] = columns[name].to_pylist() if name in columns else [None] * batch.num_rows
+                values[name][row] = value
+    return columns | values

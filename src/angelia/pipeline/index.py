@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Index", "Subscriptions", "Watched", "load", "read_files"]
 
 Id = str | int
-Subscriptions = "Mapping[Id, str | Filter] | Iterable[tuple[Id, str | Filter]] | DataFrame | str | Path | Index"
+Subscriptions = (
+    "Mapping[Id, str | Filter] | Iterable[tuple[Id, str | Filter]] | DataFrame | str | Path | Index"
+)
 
 LINES = (".jsonl", ".ndjson", ".json")
 _INT64 = range(-(2**63), 2**63)

@@ -101,4 +101,3 @@ def matches(batch: pa.RecordBatch, index: Index) -> Iterator[tuple[int, Any, Any
             yield start, offsets, places
         start += len(offsets) - 1
         step = max(FIRST // 8, int(AT_ONCE * (len(offsets) - 1) / max(1, len(places))))
-

@@ -47,8 +47,12 @@ def relations(filters: Mapping[Any, Filter], ids: pa.Array, registry: TypeRegist
         "covered_by": [0 if each is None else len(poset.covering(each)) for each in known],
         "is_root": [each is not None and poset.is_root(each) for each in known],
     }
-    above, below = (pa.array(numbers, pa.int64()) for numbers in (zip(*pairs, strict=True) if pairs else ([], [])))
-    return Relations(pa.table(columns), pa.table({"subscription_id": ids.take(above), "covers": ids.take(below)}))
+    above, below = (
+        pa.array(numbers, pa.int64()) for numbers in (zip(*pairs, strict=True) if pairs else ([], []))
+    )
+    return Relations(
+        pa.table(columns), pa.table({"subscription_id": ids.take(above), "covers": ids.take(below)})
+    )
 
 
 def saved(filters: Iterable[Filter], registry: TypeRegistry | None) -> pa.Table:

@@ -29,7 +29,9 @@ class _Shards(StatefulProcessor):
         self._handle = handle
         self._state = handle.getValueState("shard", "data binary")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
         fresh = [event for frame in rows for event in seen(pa.Table.from_pandas(frame, preserve_index=False))]
         yield from self._advance(fresh, timerValues)
 

@@ -97,7 +97,9 @@ def _attributes(events: DataFrame) -> DataFrame:
     by_type = events.groupBy(column("@type").alias("type")).agg(F.count("*").alias("events"), *aggregates)
     if not fields:
         return by_type.select("type", "events").where("false").select(F.lit("").alias("attribute"), "type")
-    each = by_type.select("type", "events", F.explode(F.array(*(f"a{i}" for i in range(len(fields))))).alias("a"))
+    each = by_type.select(
+        "type", "events", F.explode(F.array(*(f"a{i}" for i in range(len(fields))))).alias("a")
+    )
     share = (F.col("a.top")[0]["count"] / F.col("a.present")).alias("top_share")
     names = ("attribute", "kind", "events", "present", "distinct", "least", "greatest", "mean", "deviation")
     columns = ["events" if name == "events" else f"a.{name}" for name in names]
@@ -153,9 +155,7 @@ def _matches(events: DataFrame, index: Index, bucket: str) -> DataFrame:
 
     kind = "bigint" if index.has_integers else "string"
     names = narrowed(events, index.attributes, "@id", "@time")
-    counted = map_batches(
-        events, names, run, f"subscription_id {kind}, start timestamp, matches bigint"
-    )
+    counted = map_batches(events, names, run, f"subscription_id {kind}, start timestamp, matches bigint")
     return counted.groupBy("subscription_id", "start").agg(F.sum("matches").alias("matches"))
 
 
@@ -197,5 +197,3 @@ def _verdicts(events: DataFrame, known: DataFrame, over_time: DataFrame) -> Data
         )
         .orderBy(F.desc("matches"), "subscription_id")
     )
-
-

@@ -112,7 +112,9 @@ def _deliveries(journal: DataFrame) -> tuple[DataFrame, DataFrame]:
 def _waste(journal: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    published = journal.where("record = 'request' and kind = 'Publish'").select(F.col("number").alias("cause"))
+    published = journal.where("record = 'request' and kind = 'Publish'").select(
+        F.col("number").alias("cause")
+    )
     caused = journal.where(F.col("record").isin("sent", "received", "delivery")).join(published, "cause")
     columns = ("cause", "time", "record", "at", "peer", "kind", "number")
     ordered = caused.select(*columns).repartition("cause").sortWithinPartitions("cause", "time", "number")
