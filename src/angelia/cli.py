@@ -29,6 +29,11 @@ _LATER: dict[str, tuple[str, str, str]] = {
     "subscribe": ("Print the events that match a filter.", "", "angelia.client.cli:subscribe"),
     "types": ("Event types: list, show, define.", "", "angelia.client.cli:types"),
     "lake": ("The event lake: look at it, tidy it up, fill it, replay it.", "match", "angelia.store.cli:app"),
+    "pipeline": (
+        "Match, replay and understand what was published, on Spark.",
+        "pipeline",
+        "angelia.pipeline.cli:app",
+    ),
     "sim": ("Simulate networks of brokers: check routers, run scenarios.", "sim", "angelia.sim.cli:app"),
     "experiment": ("Repeat the studies of the papers.", "sim", "angelia.sim.experiments.cli:app"),
 }

@@ -1,13 +1,19 @@
 """The data source `angelia` over a lake: batch and stream, reading and writing."""
 
+import os
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from angelia import Event, EventType, Filter, TypeRegistry
+from angelia.pipeline import PipelineError
+from angelia.pipeline.following import LakeStream
+from angelia.pipeline.options import query_of
 from angelia.pipeline.sinks import LakeSink
 from angelia.pipeline.staging import as_events
 from angelia.store import Lake, LakeWriter
+from angelia.store.compact import compact
 from tests.pipeline.worlds import START, arrow, frame, quotes
 
 MOVEMENT = {"origin": "string?", "price": "integer?", "order.total": "float?", "urgent": "boolean?"}
@@ -46,7 +52,10 @@ def lake(tmp_path_factory):
     path = tmp_path_factory.mktemp("source") / "lake"
     step = timedelta(minutes=3)
     fill(path, quotes(300, step=step), quotes(200, seed=2, step=step, type="flights.Departure", prefix="d"))
-    fill(path, [Event({"x": 1, "note": "a"}, id="odd", time=START), Event({"x": "one"}, id="odder", time=START)])
+    fill(
+        path,
+        [Event({"x": 1, "note": "a"}, id="odd", time=START), Event({"x": "one"}, id="odder", time=START)],
+    )
     return path
 
 
@@ -90,7 +99,11 @@ def test_a_new_attribute_is_null_in_old_files(spark, tmp_path):
     definition = wider.get("flights.Movement")
     grown = types()
     grown.modify(definition)
-    fill(tmp_path, [Event({**event.attributes, "seats": 3}, **_context(event)) for event in new], registry=grown)
+    fill(
+        tmp_path,
+        [Event({**event.attributes, "seats": 3}, **_context(event)) for event in new],
+        registry=grown,
+    )
     rows = {row["@id"]: row.seats for row in read(spark, tmp_path, type="flights.Quote").collect()}
     assert rows == {**{e.id: None for e in old}, **{e.id: 3 for e in new}}
 
@@ -157,8 +170,25 @@ def test_a_stream_reads_each_file_once_over_restarts_and_compactions(spark, tmp_
     seen = {event.id for event in (*first, *second)}
     assert ids(spark.read.parquet(str(out))) == seen
     fill(lake, third, broker="b2")
-    follow(spark, lake, out, checkpoint, type="flights.Movement", maxFilesPerTrigger="1")
+    compact(lake)  # what was read, and what was not, is in one file now
+    follow(spark, lake, out, checkpoint, type="flights.Movement")
     assert ids(spark.read.parquet(str(out))) == seen | {event.id for event in third}
+    follow(spark, lake, tmp_path / "anew", tmp_path / "another", type="flights.Movement")
+    assert ids(spark.read.parquet(str(tmp_path / "anew"))) == seen | {event.id for event in third}
+
+
+def test_a_stream_whose_files_were_compacted_away_says_so(spark, tmp_path):
+    lake = tmp_path / "lake"
+    fill(lake, quotes(5))
+    stream = LakeStream(query_of({"lake": str(lake)}), None)
+    start = stream.initialOffset()
+    fill(lake, quotes(5, prefix="f"), quotes(5, prefix="g"))
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert sum(len(part.value.files) for part in stream.partitions(start, end)) == 3
+    compact(lake, grace=0)
+    compact(lake, grace=0)
+    with pytest.raises(PipelineError, match="3 files"):
+        stream.partitions(start, end)
 
 
 # ---------------------------------------------------------------- writing
@@ -179,21 +209,32 @@ def test_a_batch_that_is_committed_again_is_there_once(tmp_path):
     assert not list((tmp_path / "staged").rglob("*.parquet"))
 
 
-def test_a_commit_that_was_cut_short_is_completed_by_the_next(tmp_path):
+def test_a_commit_that_was_cut_short_is_completed_by_the_next(tmp_path, monkeypatch):
     """The manifest is written, one of two files is moved, then the process dies."""
     sink = LakeSink(str(tmp_path), "s")
-    staged = sink.stage(iter(arrow(quotes(30, type="A") + quotes(30, type="B", prefix="b")).to_batches())).files
-    moves = sink._moves(staged, 0)
-    sink._complete = lambda moves: (_ for _ in ()).throw(KeyboardInterrupt)
+    both = arrow(quotes(30, type="A") + quotes(30, type="B", prefix="b")).to_batches()
+    real, moved = os.replace, []
+
+    def dying(source, target):
+        if str(target).endswith(".parquet") and "staged" not in str(target):
+            if moved:
+                raise KeyboardInterrupt
+            moved.append(target)
+        real(source, target)
+
+    staged = sink.stage(iter(both)).files
+    monkeypatch.setattr(os, "replace", dying)
     with pytest.raises(KeyboardInterrupt):
         sink.commit(staged, 0)
-    guard = tmp_path / "wal" / "spark-s" / f"{moves[0].segment:016d}.wal"
-    guard.parent.mkdir(parents=True)
-    guard.touch()
+    monkeypatch.setattr(os, "replace", real)
+    assert moved
     assert list(Lake(tmp_path).events()) == []  # nobody sees half a batch
     again = LakeSink(str(tmp_path), "s")
-    again.commit(again.stage(iter(arrow(quotes(30, type="A")).to_batches())).files, 0)
-    assert len(list(Lake(tmp_path).events())) == 60
+    again.commit(again.stage(iter(both)).files, 0)
+    for guard in (tmp_path / "wal").rglob("*.wal"):  # a compaction rolls what the dead have left
+        guard.unlink()
+    found = [event.id for event in Lake(tmp_path).events()]
+    assert len(found) == len(set(found)) == 60
 
 
 def test_events_of_a_lake_need_an_id_a_time_and_kinds_that_events_have(spark):

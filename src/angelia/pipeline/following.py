@@ -11,7 +11,9 @@ they are gone before they were read, the number of files tells, and the query fa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -28,14 +30,17 @@ from pyspark.sql.types import StructType
 
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.options import Query
-from angelia.pipeline.source import Piece, arrow_schema, pieces, read_piece
+from angelia.pipeline.pieces import pieces, read_piece
+from angelia.pipeline.source import arrow_schema, partitions_of
 from angelia.store import LakeFile
 from angelia.store.layout import (
     COMPACTED,
     events_folder,
     folder_names,
     folder_of,
+    is_marker,
     listed,
+    marker_result,
     parse_date,
     parse_file,
     replaced_name,
@@ -55,13 +60,14 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, query: Query, schema: StructType, files: str | None = None) -> None:
         self._query, self._schema = query, schema
         self._files = _count(files)
-        self._target: dict[Place, int] | None = None
+        self._is_bounded = False
+        self._target: dict[Place, int] | None = None  # all that a bounded query is to read
 
     # ------------------------------------------------ offsets
 
     def initialOffset(self) -> Offset:
         """Before everything; it notes which compacted files there are."""
-        compacted = [file.segment for file in _listed(self._query.lake) if file.broker == COMPACTED]
+        compacted = [file.segment for file in self._query.open().files() if file.broker == COMPACTED]
         return {"marks": {}, "files": 0, "compacted": max(compacted, default=-1)}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -69,12 +75,13 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._files is None else ReadMaxFiles(self._files)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From now on, what comes does not count."""
-        self._target = self._complete()
+        """What comes after the first look does not count."""
+        self._is_bounded = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """As far as there is something to read, and the limit allows."""
-        there = self._complete() if self._target is None else self._target
+        there = self._complete(start["compacted"]) if self._target is None else self._target
+        self._target = there if self._is_bounded else None
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         marks, files = dict(start["marks"]), int(start["files"])
         for (number, broker), count in sorted(there.items()):
@@ -86,17 +93,17 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files += count
         return {"marks": marks, "files": files, "compacted": start["compacted"]}
 
-    def _complete(self) -> dict[Place, int]:
+    def _complete(self, compacted: int) -> dict[Place, int]:
         """The segments whose files are all there, and how many files each has."""
         lake = Path(self._query.lake)
-        before = {(file.segment, file.broker) for file in _listed(lake)}
+        before = {(file.segment, file.broker) for file in _listed(lake, compacted)}
         growing = {
             broker: min(numbers)
             for broker in folder_names(wal_folder(lake))
             if (numbers := [int(n[:-4]) for n in listed(wal_folder(lake) / broker) if n.endswith(".wal")])
         }
         counts: dict[Place, int] = {}
-        for file in _listed(lake):
+        for file in _listed(lake, compacted):
             place = file.segment, file.broker
             if place in before and file.segment < growing.get(file.broker, file.segment + 1):
                 counts[place] = counts.get(place, 0) + 1
@@ -108,7 +115,7 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The files between two offsets; the same ones whenever it is asked."""
         files = [
             file
-            for file in _listed(self._query.lake)
+            for file in _listed(self._query.lake, start["compacted"])
             if _is_new(file.broker, file.segment, start) and file.segment <= end["marks"].get(file.broker, -1)
         ]
         missing = int(end["files"]) - int(start["files"]) - len(files)
@@ -117,7 +124,7 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{missing} files of {self._query.lake} were compacted away before this query had read them; "
                 "begin anew with another checkpoint"
             )
-        return pieces(self._wanted(files))
+        return partitions_of(pieces(self._wanted(files)))
 
     def _wanted(self, files: Sequence[LakeFile]) -> list[LakeFile]:
         query = self._query
@@ -132,8 +139,7 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a piece."""
-        assert isinstance(partition, Piece)
-        return read_piece(self._query, partition, arrow_schema(self._schema))
+        return read_piece(self._query, partition.value, arrow_schema(self._schema))
 
 
 def _is_new(broker: str, number: int, start: Offset) -> bool:
@@ -142,18 +148,32 @@ def _is_new(broker: str, number: int, start: Offset) -> bool:
     return number > int(start["marks"].get(broker, -1))
 
 
-def _listed(lake: str | Path) -> Iterator[LakeFile]:
-    """All files of a lake, those that a compaction has replaced as well, under their own names."""
-    hidden = replaced_name("")
+def _listed(lake: str | Path, compacted: int = -1) -> Iterator[LakeFile]:
+    """All files of a lake, those that a compaction has replaced as well, under their own names.
+
+    But for those that compactions up to a number have replaced: they are in its files.
+    """
     top = events_folder(Path(lake))
     for folder in folder_names(top):
         for day in folder_names(top / folder):
             on = parse_date(day)
-            names = {name.removeprefix(hidden) for name in listed(top / folder / day)} if on else set()
-            for name in names:
-                path = top / folder / day / name
-                if on is not None and name[0] not in "._" and (file := parse_file(str(path), folder, on, 0)):
+            if on is None:
+                continue
+            for name in _names(top / folder / day, compacted):
+                file = parse_file(str(top / folder / day / name), folder, on, 0)
+                if file is not None:
                     yield file
+
+
+def _names(folder: Path, compacted: int) -> set[str]:
+    there = listed(folder)
+    names = {name.removeprefix(replaced_name("")) for name in there}
+    for marker in filter(is_marker, there):
+        result = parse_file(marker_result(marker), "", date.min, 0)
+        if result is not None and result.segment <= compacted:
+            with suppress(FileNotFoundError):  # it went, and with it all that it told of
+                names -= set(json.loads((folder / marker).read_text("utf-8"))["replaces"])
+    return {name for name in names if name[0] not in "._"}
 
 
 def _count(text: str | None) -> int | None:

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from angelia.pipeline.columns import map_batches, matchable, narrowed
+from angelia.pipeline.columns import REST, map_batches, matchable, narrowed
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.index import Index, Watched, load
+from angelia.pipeline.pieces import Piece, check_problems, pieces, scan_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+    from angelia.pipeline.meter import Meter
+    from angelia.pipeline.options import Query
     from angelia.types import TypeRegistry
 
-__all__ = ["match", "matches", "pair_schema", "pairs"]
+__all__ = ["match", "match_lake", "matches", "pair_schema", "pairs"]
 
 AT_ONCE = 1 << 20  # pairs that a worker makes at once, about
 FIRST = 512  # rows that tell how many pairs to expect
@@ -79,6 +82,46 @@ class _Job:
         index = self._current()
         for batch in batches:
             yield from pairs(batch, index)
+
+
+# ---------------------------------------------------------------- straight from a lake
+
+
+def match_lake(
+    spark: SparkSession, query: Query, subscriptions: Any, meter: Meter | None = None
+) -> DataFrame:
+    """The same for what a lake holds now: workers read its files themselves, and send nothing but pairs.
+
+    `meter` counts the events, and collects what could not be read.
+    """
+    index = load(subscriptions, query.open().registry())
+    snapshot = query.snapshot()
+    work = pieces(snapshot.files, snapshot.segments)
+    shared = spark.sparkContext.broadcast((query, work, index))
+    count = None if meter is None else meter.count
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _match_piece(*shared.value, number, count)
+
+    tasks = spark.range(0, len(work), 1, max(1, len(work)))
+    return tasks.mapInArrow(run, pair_schema(index.has_integers))
+
+
+def _match_piece(
+    query: Query, work: list[Piece], index: Index, number: int, count: Callable[[int, int, Any], None] | None
+) -> Iterator[pa.RecordBatch]:
+    lake, rows = query.open(), 0
+    for batch in scan_of(query, lake, work[number]).raw({"@id", REST, *index.attributes}):
+        rows += batch.num_rows
+        yield from pairs(batch, index)
+    check_problems(query, lake)
+    if count is not None:
+        count(number, rows, [(each.path, each.reason) for each in lake.problems])
+
+
+# ---------------------------------------------------------------- in a worker
 
 
 def pairs(batch: pa.RecordBatch, index: Index) -> Iterator[pa.RecordBatch]:

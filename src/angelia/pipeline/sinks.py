@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.staging import Staged, stage
-from angelia.store.catalog import write_whole
+from angelia.store.catalog import locked, write_whole
 from angelia.store.layout import (
     events_folder,
     file_name,
@@ -40,6 +40,7 @@ from angelia.store.layout import (
 __all__ = ["batch_writer", "stream_writer"]
 
 MOST = 10_000  # files of a batch
+TRIES = 100  # how often a batch may be cut short and taken up again
 KEPT = 100  # manifests of earlier batches
 
 
@@ -83,6 +84,7 @@ class Move(msgspec.Struct, array_like=True):
     staged: str
     final: str
     segment: int
+    type: str | None
 
 
 class LakeSink:
@@ -99,44 +101,62 @@ class LakeSink:
 
     def commit(self, staged: Sequence[Staged], batch: int) -> None:
         """Make what was staged for a batch visible, once."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        manifest = self._folder / f"{batch:012d}.json"
-        if manifest.exists():
-            self.discard(staged)
-        else:
-            moves = self._moves(staged, batch)
+        for folder in (self._folder, wal_folder(self._lake, self._name)):
+            folder.mkdir(parents=True, exist_ok=True)
+        with locked(wal_folder(self._lake, self._name) / "lock"):
+            manifest = self._folder / f"{batch:012d}.json"
+            if manifest.exists():
+                self.discard(staged)
+                moves = self._taken_up(msgspec.json.decode(manifest.read_bytes(), type=list[Move]))
+            else:
+                moves = self._moves(staged, batch * MOST * TRIES)
+                self._forget(manifest.name)
             write_whole(manifest, msgspec.json.encode(moves))
-            self._forget(manifest.name)
-        self._complete(msgspec.json.decode(manifest.read_bytes(), type=list[Move]))
+            self._complete(moves)
 
     def discard(self, staged: Sequence[Staged]) -> None:
         """Remove what was staged in vain."""
         for each in staged:
             Path(each.path).unlink(missing_ok=True)
 
-    def _moves(self, staged: Sequence[Staged], batch: int) -> list[Move]:
+    def _moves(self, staged: Sequence[Staged], first: int) -> list[Move]:
         if len(staged) > MOST:
             raise PipelineError(
                 f"a batch of {len(staged)} files is too much for a lake; write fewer partitions"
             )
         ordered = sorted(staged, key=lambda each: (each.day, each.type or "", each.path))
-        moves = []
-        for place, each in enumerate(ordered):
-            segment = batch * MOST + place
-            name = file_name(self._name, segment, each.type)
-            final = events_folder(self._lake) / folder_of(each.type) / each.day / name
-            moves.append(Move(each.path, str(final), segment))
-        return moves
+        return [
+            Move(each.path, str(self._final(each.type, each.day, first + place)), first + place, each.type)
+            for place, each in enumerate(ordered)
+        ]
+
+    def _final(self, type_name: str | None, day: str, segment: int) -> Path:
+        name = file_name(self._name, segment, type_name)
+        return events_folder(self._lake) / folder_of(type_name) / day / name
+
+    def _taken_up(self, moves: list[Move]) -> list[Move]:
+        """What is left of a batch that was cut short, with numbers after all that was moved before.
+
+        Whoever follows the lake has perhaps gone past the old numbers.
+        """
+        left = [move for move in moves if os.path.exists(move.staged)]
+        first = (max((move.segment for move in moves), default=0) // MOST + 1) * MOST
+        return [
+            Move(
+                move.staged,
+                str(self._final(move.type, Path(move.final).parent.name, segment)),
+                segment,
+                move.type,
+            )
+            for segment, move in enumerate(left, first)
+        ]
 
     def _complete(self, moves: Sequence[Move]) -> None:
-        """Move files that are still staged to their places."""
-        left = [move for move in moves if os.path.exists(move.staged)]
+        """Move files to their places; readers see them when the last one is there."""
         guards = [segment_path(self._lake, self._name, move.segment) for move in moves]
-        if left:
-            wal_folder(self._lake, self._name).mkdir(parents=True, exist_ok=True)
-            for guard in guards:
-                guard.touch()
-        for move in left:
+        for guard in guards:
+            guard.touch()
+        for move in moves:
             final = Path(move.final)
             final.parent.mkdir(parents=True, exist_ok=True)
             os.replace(move.staged, final)

@@ -9,9 +9,7 @@ exclude is not read: folders by type and day, row groups by their statistics; th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -27,12 +25,9 @@ from pyspark.sql.types import StructType
 
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.options import READING, WRITING, Query, known_options, query_of
-from angelia.store import LakeFile, Segment, Snapshot
-from angelia.store.scan import Scan
+from angelia.pipeline.pieces import Piece, pieces, read_piece
 
-__all__ = ["AngeliaSource", "Piece", "pieces", "read_piece"]
-
-PIECE = 64 << 20  # bytes of files that a task reads, about
+__all__ = ["AngeliaSource", "arrow_schema", "partitions_of"]
 
 
 class AngeliaSource(DataSource):
@@ -88,48 +83,6 @@ class AngeliaSource(DataSource):
         return stream_writer(self.options, schema)
 
 
-@dataclass
-class Piece(InputPartition):
-    """What a task reads."""
-
-    files: tuple[LakeFile, ...]
-    segments: tuple[Segment, ...] = ()
-
-
-def pieces(files: Sequence[LakeFile], segments: Sequence[Segment] = ()) -> list[Piece]:
-    """Files in pieces of similar size, none of which is split; segments one by one."""
-    found: list[Piece] = []
-    some: list[LakeFile] = []
-    for file in files:
-        if some and sum(each.size for each in some) + file.size > PIECE:
-            found.append(Piece(tuple(some)))
-            some = []
-        some.append(file)
-    found += [Piece(tuple(some))] if some else []
-    return found + [Piece((), (segment,)) for segment in segments]
-
-
-def read_piece(query: Query, piece: Piece, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The events of a piece that are asked for, with these columns.
-
-    Files that cannot be read are logged and left out, or fail the job, as the query says.
-    """
-    lake = query.open()
-    scan = Scan(
-        lake, query.type, query.filter, query.since, query.until, Snapshot(piece.files, piece.segments)
-    )
-    for batch in scan.batches(columns):
-        _check(query, lake)
-        yield batch
-    _check(query, lake)
-
-
-def _check(query: Query, lake: Any) -> None:
-    if query.fails and lake.problems:
-        problem = lake.problems[0]
-        raise PipelineError(f"{problem.path} cannot be read: {problem.reason}")
-
-
 class LakeReader(DataSourceReader):
     """A batch read of a lake: what there was when it was planned."""
 
@@ -139,12 +92,16 @@ class LakeReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One a task."""
         snapshot = self._query.snapshot()
-        return pieces(snapshot.files, snapshot.segments) or [Piece(())]
+        return partitions_of(pieces(snapshot.files, snapshot.segments)) or [InputPartition(Piece())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a piece."""
-        assert isinstance(partition, Piece)
-        return read_piece(self._query, partition, arrow_schema(self._schema))
+        return read_piece(self._query, partition.value, arrow_schema(self._schema))
+
+
+def partitions_of(work: Iterable[Piece]) -> list[InputPartition]:
+    """One partition a piece."""
+    return [InputPartition(piece) for piece in work]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -112,13 +112,13 @@ def _attributes(events: DataFrame) -> DataFrame:
 
 def _statistics(name: str, kind: DataType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import ArrayType, BooleanType, NumericType
+    from pyspark.sql.types import ArrayType, NumericType
 
     value = column(name)
     is_list = isinstance(kind, ArrayType)
     number = value.cast("double") if isinstance(kind, NumericType) else F.lit(None).cast("double")
     text = F.to_json(value) if is_list else value.cast("string")
-    ordered = F.lit(None) if is_list else value.cast("int") if isinstance(kind, BooleanType) else value
+    ordered = F.lit(None) if is_list else value
     quoted = name.replace("`", "``")
     top = F.expr(f"approx_top_k({'to_json' if is_list else 'string'}(`{quoted}`), {TOP}, 10000)")
     top_values = F.transform(

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 from angelia.sim.errors import SimulationError
 
-__all__ = ["RUNNERS", "Runner", "local", "runner"]
+__all__ = ["NAMES", "Runner", "local", "runner"]
 
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
-# Makers of runners by the name that `--on` gives; they take the number of processes and the master.
-RUNNERS: dict[str, Callable[[int, str | None], Runner]] = {"local": lambda jobs, _: local(jobs)}
+NAMES = ("local", "spark")
 
 
 def local(jobs: int) -> Runner:
@@ -33,7 +33,13 @@ def local(jobs: int) -> Runner:
 
 
 def runner(name: str, jobs: int, master: str | None = None) -> Runner:
-    """The runner of that name."""
-    if name not in RUNNERS:
-        raise SimulationError(f"an experiment runs on {' or '.join(RUNNERS)}, not on {name!r}")
-    return RUNNERS[name](jobs, master)
+    """The runner that `--on` names. That of Spark is in a layer above this one, and loaded when it is used."""
+    if name not in NAMES:
+        raise SimulationError(f"an experiment runs on {' or '.join(NAMES)}, not on {name!r}")
+    if name == "local":
+        return local(jobs)
+    try:
+        found: Runner = import_module("angelia.pipeline.sweep").on_spark(master)
+    except ModuleNotFoundError as error:
+        raise SimulationError(f"{error.name} is not installed: pip install 'angelia[pipeline]'") from None
+    return found
