@@ -4,13 +4,13 @@ import random
 from datetime import timedelta
 
 import pytest
+from tests.pipeline.worlds import START, arrow, frame, quotes
 
 from angelia import Event, Pattern, SyncBus
 from angelia.errors import FilterError
 from angelia.pattern import SequenceMatcher
 from angelia.pipeline import PipelineError, detect
 from angelia.pipeline.sequences import Seen, Sequences
-from tests.pipeline.worlds import START, arrow, frame, quotes
 
 PATTERN = 'origin = "JFK" then price > 700 then origin = "DEN" and urgent = false'
 

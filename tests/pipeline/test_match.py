@@ -5,6 +5,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.pipeline.worlds import START, arrow, expected_pairs, frame, pairs_of, quotes, subscriptions
 
 from angelia import Event, EventType, Filter, TypeRegistry
 from angelia.pipeline import PipelineError, match
@@ -13,7 +14,6 @@ from angelia.pipeline.matching import match_lake, pairs
 from angelia.pipeline.meter import Meter
 from angelia.pipeline.options import query_of
 from angelia.store import LakeWriter
-from tests.pipeline.worlds import START, arrow, expected_pairs, frame, pairs_of, quotes, subscriptions
 
 
 def lines(path, filters):

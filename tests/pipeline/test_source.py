@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.pipeline.worlds import START, arrow, frame, quotes
 
 from angelia import Event, EventType, Filter, TypeRegistry
 from angelia.pipeline import PipelineError
@@ -14,7 +15,6 @@ from angelia.pipeline.sinks import LakeSink
 from angelia.pipeline.staging import as_events
 from angelia.store import Lake, LakeWriter
 from angelia.store.compact import compact
-from tests.pipeline.worlds import START, arrow, frame, quotes
 
 MOVEMENT = {"origin": "string?", "price": "integer?", "order.total": "float?", "urgent": "boolean?"}
 

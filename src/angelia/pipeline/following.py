@@ -4,8 +4,8 @@ A broker rolls its segments in order, and names files by segment. So an offset i
 segment that was read, and the number of files so far. A segment counts once a file of it was seen and its
 write-ahead log is gone; only then are its files listed, so that none is missed.
 
-Compaction does not disturb a stream: what `compact` made when the stream began is read like a broker's; what it
-makes later holds events that come from the originals anyway, which stay for a while under another name. If
+Compaction does not disturb a stream: what `compact` made when the stream began is read like a broker's; what
+it makes later holds events that come from the originals anyway, which stay for a while under another name. If
 they are gone before they were read, the number of files tells, and the query fails rather than lose events.
 """
 

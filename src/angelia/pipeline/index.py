@@ -24,7 +24,6 @@ from angelia.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
 
     from angelia.matching.snapshot import Snapshot
     from angelia.types import TypeRegistry

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from angelia.pipeline.errors import PipelineError
 
-__all__ = ["OLDEST", "java_home"]
+__all__ = ["OLDEST", "cache_directory", "java_home"]
 
 OLDEST = 17  # what Spark 4 needs
 
@@ -71,7 +71,7 @@ def _version(java: Path) -> int:
 def _wrapped(java: Path) -> Path:
     """A home whose `java` is a wrapper around the given one."""
     script = _WRAPPER.format(java=shlex.quote(str(java)))
-    home = _cache() / f"java-{sha256(script.encode()).hexdigest()[:12]}"
+    home = cache_directory() / f"java-{sha256(script.encode()).hexdigest()[:12]}"
     wrapper = home / "bin" / "java"
     if not wrapper.exists():
         wrapper.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def _wrapped(java: Path) -> Path:
     return home
 
 
-def _cache() -> Path:
+def cache_directory() -> Path:
     """A directory of ours that can be written."""
     places = (Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"), Path(tempfile.gettempdir()))
     for place in places:

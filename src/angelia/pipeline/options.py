@@ -30,7 +30,7 @@ READING = (
     "client",
     "spool",
 )
-WRITING = ("lake", "broker", "sink", "batch", "path", "rate")
+WRITING = ("lake", "broker", "sink", "batch", "spool")
 
 
 @dataclass(frozen=True)

@@ -28,4 +28,3 @@ def replay(
     options = {name: str(value) for name, value in given.items() if value is not None}
     events = spark.read.format("angelia").options(lake=str(lake), **options).load()
     return events.orderBy(column("@time"), column("@id"))
-

@@ -51,9 +51,9 @@ def batch_writer(options: Mapping[str, str], schema: StructType) -> DataSourceWr
     if not text.isdigit():
         raise PipelineError(f"the option batch is a number that rises, not {text!r}")
     if "broker" in options:
-        from angelia.pipeline.publishing import BatchPublisher
+        from angelia.pipeline.publishing import BatchPublisher, BrokerSink
 
-        return BatchPublisher(options["broker"], sink, int(text))
+        return BatchPublisher(BrokerSink(options, sink), int(text))
     return _BatchWriter(LakeSink(options["lake"], sink), int(text))
 
 
@@ -65,9 +65,9 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceS
             "a stream that is written needs the option sink: a name of its own that stays when it is restarted"
         )
     if "broker" in options:
-        from angelia.pipeline.publishing import StreamPublisher
+        from angelia.pipeline.publishing import BrokerSink, StreamPublisher
 
-        return StreamPublisher(options["broker"], sink)
+        return StreamPublisher(BrokerSink(options, sink))
     return _StreamWriter(LakeSink(options["lake"], sink))
 
 

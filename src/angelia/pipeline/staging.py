@@ -57,7 +57,7 @@ def stage(lake: Path, folder: Path, batches: Iterable[pa.RecordBatch]) -> list[S
     return staged
 
 
-def as_events(batch: pa.RecordBatch) -> pa.RecordBatch:
+def as_events(batch: pa.RecordBatch, *, is_stamped: bool = True) -> pa.RecordBatch:
     """A batch with columns as events have them: structs taken apart, numbers wide, times in UTC."""
     table = pa.Table.from_batches([batch])
     while any(pa.types.is_struct(field.type) for field in table.schema):
@@ -65,7 +65,7 @@ def as_events(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = {name: _plain(name, table.column(name).combine_chunks()) for name in table.column_names}
     for field in CONTEXT_SCHEMA:
         columns[field.name] = columns.get(field.name, pa.nulls(batch.num_rows)).cast(field.type)
-    for name in ("@id", "@time"):
+    for name in ("@id", "@time") if is_stamped else ():
         if columns[name].null_count:
             raise PipelineError(f"events of a lake need a column {name!r} without nulls")
     return pa.RecordBatch.from_pydict(columns)
