@@ -93,7 +93,7 @@ def test_an_attribute_that_has_no_column_is_still_matched(spark, lake):
 
 
 def test_a_new_attribute_is_null_in_old_files(spark, tmp_path):
-    old, new = quotes(5), [event for event in quotes(5, prefix="n")]
+    old, new = quotes(5), quotes(5, prefix="n")
     fill(tmp_path, old)
     wider = types(seats="integer?")
     definition = wider.get("flights.Movement")

@@ -43,9 +43,8 @@ def spool_directory(options: Mapping[str, str], what: str) -> Path:
     """The directory of the option `spool`, or one of our own for these options."""
     if given := options.get("spool"):
         return Path(given).absolute()
-    told = "\n".join(
-        f"{name}={options.get(name, '')}" for name in ("broker", "type", "filter", "client", "sink")
-    )
+    names = ("broker", "type", "filter", "client", "sink")
+    told = "\n".join(f"{name}={options.get(name, '')}" for name in names)
     return cache_directory() / f"{what}-{sha256(told.encode()).hexdigest()[:16]}"
 
 

@@ -1,7 +1,7 @@
 """Publishing to a broker: the rows of a data frame, and the past of a lake.
 
-Rows go to the driver, which publishes them in order when all tasks of a batch are done, and notes in a *ledger*
-how far it came. A batch that is committed again goes on there. If the process dies between a broker's answer
+Rows go to the driver, which publishes them in order when all tasks of a batch are done, and notes in a
+*ledger* how far it came. A batch that is committed again goes on there. If the process dies between a broker's answer
 and the note, the last part of a batch, `AT_ONCE` events at most, is published again, with the same ids.
 """
 
@@ -72,11 +72,10 @@ class BrokerSink:
 
     def _published(self, batch: int) -> int:
         try:
-            last, done = msgspec.json.decode(
-                (self._ledger / "published.json").read_bytes(), type=tuple[int, int]
-            )
+            noted = (self._ledger / "published.json").read_bytes()
         except FileNotFoundError:
             return 0
+        last, done = msgspec.json.decode(noted, type=tuple[int, int])
         return done if last == batch else 2**63 if last > batch else 0
 
     def _note(self, batch: int, done: int) -> None:

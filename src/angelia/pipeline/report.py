@@ -173,8 +173,8 @@ def _attributes(facts: Facts) -> str:
         ("most frequent value", False, _top),
     ]
     return (
-        "<h2>Attributes</h2><p class=soft>Distinct values and most frequent ones are estimates. A value with a "
-        "large share makes filters on it unselective.</p>" + _table(facts.attributes, columns, 5 * SHOWN)
+        "<h2>Attributes</h2><p class=soft>Distinct values and most frequent ones are estimates. A value with "
+        "a large share makes filters on it unselective.</p>" + _table(facts.attributes, columns, 5 * SHOWN)
     )
 
 
@@ -211,8 +211,10 @@ def _subscriptions(facts: Facts) -> str:
     ]
     parts = [
         "<h2>Subscriptions</h2>",
-        f'<div class="plots">{_plot(selectivity, "Share of events that each subscription matches")}'
-        f"{_plot(over_time, 'Matches over time, of those that match most')}</div>",
+        '<div class="plots">',
+        _plot(selectivity, "Share of events that each subscription matches"),
+        _plot(over_time, "Matches over time, of those that match most"),
+        "</div>",
         "<h3>Those that match most</h3>" + _table(rows, columns),
     ]
     for verdict, title in (("never", "Never match"), ("always", "Always match")):
@@ -339,12 +341,7 @@ def _lines(axes: Axes, series: dict[str, dict[datetime, int]], what: str) -> Non
 
 def _plot(draw: Callable[[Axes], None], caption: str, height: float = 3.0) -> str:
     """A plot as SVG, with its caption."""
-    settings = {
-        "svg.hashsalt": "angelia",
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 9,
-    }
+    settings: dict[Any, Any] = {"svg.hashsalt": "angelia", "svg.fonttype": "none", "font.size": 9}
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(6.2, height), layout="constrained")
         axes = figure.add_subplot()

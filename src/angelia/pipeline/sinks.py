@@ -1,7 +1,7 @@
 """Writing events: to a lake, or to a broker. What is written twice under one batch id is there once.
 
-A task stages files, out of sight of readers. The commit writes a manifest, which is the moment that counts: it
-says which staged file becomes which file of the lake. Then the files are moved, behind a write-ahead log
+A task stages files, out of sight of readers. The commit writes a manifest, which is the moment that counts:
+it says which staged file becomes which file of the lake. Then the files are moved, behind a write-ahead log
 that is empty, so that readers see all of them or none. Whoever commits the same batch of the same sink again
 completes what the manifest says, and throws away what was staged anew.
 """
@@ -62,7 +62,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceS
     sink = options.get("sink")
     if not sink:
         raise PipelineError(
-            "a stream that is written needs the option sink: a name of its own that stays when it is restarted"
+            "a stream that is written needs the option sink: a name that stays when it is restarted"
         )
     if "broker" in options:
         from angelia.pipeline.publishing import BrokerSink, StreamPublisher

@@ -3,8 +3,9 @@
     spark.read.format("angelia").option("lake", "lake").option("type", "flights.Departure")
         .option("filter", 'origin = "JFK" and dep_delay > 60').load()
 
-Filters and times are options, not Spark's own filters: these are not pushed down to Python reliably. What they
-exclude is not read: folders by type and day, row groups by their statistics; the exact answer is the engine's.
+Filters and times are options, not Spark's own filters: these are not pushed down to Python reliably. What
+they exclude is not read: folders by type and day, row groups by their statistics; the exact answer is the
+engine's.
 """
 
 from __future__ import annotations

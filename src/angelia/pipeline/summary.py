@@ -1,4 +1,4 @@
-"""What is in a lake, and what subscriptions make of it: volume, attributes, selectivity, covering, merging."""
+"""What is in a lake, and what subscriptions make of it: volume, attributes, selectivity, merging."""
 
 from __future__ import annotations
 

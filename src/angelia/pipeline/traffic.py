@@ -48,7 +48,7 @@ class Traffic(NamedTuple):
 
 
 def read_journal(spark: SparkSession, *paths: str | Path) -> DataFrame:
-    """Journals as one data frame; files of several runs must not be read together, their numbers are alike."""
+    """A journal as a data frame. Not of several runs: what they number, they number alike."""
     kinds = {Path(path).suffix for path in paths}
     missing = [str(path) for path in paths if not Path(path).exists()]
     if missing:

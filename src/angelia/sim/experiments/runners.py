@@ -33,7 +33,7 @@ def local(jobs: int) -> Runner:
 
 
 def runner(name: str, jobs: int, master: str | None = None) -> Runner:
-    """The runner that `--on` names. That of Spark is in a layer above this one, and loaded when it is used."""
+    """The runner that `--on` names. That of Spark is in a layer above this one: it is loaded when used."""
     if name not in NAMES:
         raise SimulationError(f"an experiment runs on {' or '.join(NAMES)}, not on {name!r}")
     if name == "local":

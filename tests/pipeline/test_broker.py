@@ -1,0 +1,125 @@
+"""The data source `angelia` with a real broker process: as a stream, and as a sink."""
+
+import time
+
+import pytest
+from tests.pipeline.worlds import arrow, expected_pairs, frame, pairs_of, quotes, subscriptions
+
+from angelia import connect_sync
+from angelia.local import LocalNetwork
+from angelia.pipeline import PipelineError, match
+from angelia.pipeline.live import Spool
+from angelia.pipeline.options import query_of
+from angelia.pipeline.publishing import BrokerSink, republish
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    path = tmp_path_factory.mktemp("network")
+    network = LocalNetwork.plan(path, 1, lake=path / "lake")
+    network.start()
+    yield network
+    network.stop()
+
+
+@pytest.fixture(scope="module")
+def broker(network):
+    return network.brokers[0].address
+
+
+def until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.05)
+
+
+def test_batch_streaming_and_live_find_the_same_pairs(spark, broker, network, tmp_path):
+    """The same events and subscriptions through subscribers, a stream of the broker, and the lake."""
+    events, filters = quotes(60, type="Live"), subscriptions(15)
+    stream = spark.readStream.format("angelia").option("broker", broker).option("filter", "Live: true")
+    stream = stream.option("spool", str(tmp_path / "spool")).schema(
+        "`@id` string, `@type` string, `@source` string, origin string, price bigint, "
+        "`order.total` double, urgent boolean, `@rest` string"
+    )
+    query = (
+        match(stream.load(), filters)
+        .writeStream.format("memory")
+        .queryName("live_pairs")
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    with connect_sync(broker) as client:
+        inboxes = {id_: client.subscribe(text) for id_, text in filters.items()}
+        until(lambda: (tmp_path / "spool").exists() and client.interest("Live: true"))
+        time.sleep(1)  # the query's own subscription is not to be told from the inboxes'
+        client.publish_all(events)
+        wanted = expected_pairs(events, filters)
+        until(lambda: spark.table("live_pairs").count() >= len(wanted))
+        query.stop()
+        live = {(event.id, id_) for id_, inbox in inboxes.items() for event in inbox.drain()}
+    assert live == wanted
+    assert pairs_of(spark.table("live_pairs")) == wanted
+    lake = spark.read.format("angelia").options(lake=str(network.directory / "lake"), type="Live").load()
+    assert pairs_of(match(lake, filters)) == wanted
+
+
+def test_a_frame_is_published_once_however_often_its_batch_is_committed(spark, broker, tmp_path):
+    events = quotes(30, type="Sunk")
+    options = {"broker": broker, "sink": "s", "spool": str(tmp_path / "ledger")}
+    with connect_sync(broker) as client, client.subscribe("Sunk: true") as inbox:
+        rows = frame(spark, events)
+        rows.write.format("angelia").mode("append").options(batch="3", **options).save()
+        rows.write.format("angelia").mode("append").options(batch="3", **options).save()
+        found = [inbox.get(10) for _ in events]
+        assert found == events
+        sink = BrokerSink(options, "s")
+        sink.commit([sink.collect(iter(arrow(events).to_batches()))], 2)  # a batch of the past
+        sink.commit([sink.collect(iter(arrow(events[:1]).to_batches()))], 4)
+        assert inbox.get(10) == events[0]
+        assert inbox.drain() == []
+
+
+def test_the_past_is_published_again_in_order(broker, network):
+    with connect_sync(broker) as client:
+        client.publish_all(quotes(20, type="Past", prefix="p")[::-1])
+        query = query_of({"lake": str(network.directory / "lake"), "type": "Past", "filter": "price < 500"})
+        with client.subscribe("Past: true") as inbox:
+            count = republish(query, broker, None)
+            again = [inbox.get(10).id for _ in range(count)]
+    assert again == [e.id for e in quotes(20, type="Past", prefix="p") if (e.get("price") or 999) < 500]
+
+
+def test_a_spool_survives_a_torn_end_and_forgets_what_was_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("angelia.pipeline.live.FILE", 1)  # each append is a file
+    events = quotes(12)
+    spool = Spool(tmp_path)
+    for start in range(0, 9, 3):
+        spool.append(events[start : start + 3])
+    with pytest.raises(PipelineError, match="another query"):
+        Spool(tmp_path)
+    assert [row.id for row in spool.read(2, 7)] == [event.id for event in events[2:7]]
+    spool.forget(4)
+    spool.close()
+    last = max(tmp_path.glob("*.spool"))
+    last.write_bytes(last.read_bytes() + b"\xa7WAL torn")
+    spool = Spool(tmp_path)
+    assert spool.end == 9
+    spool.append(events[9:])
+    assert [row.id for row in spool.read(3, 12)] == [event.id for event in events[3:]]
+    with pytest.raises(PipelineError, match="are gone"):
+        spool.read(0, 12)
+    spool.close()
+
+
+def test_a_broker_that_is_not_there_is_a_clear_error(spark, tmp_path):
+    stream = (
+        spark.readStream.format("angelia")
+        .option("broker", "tcp://127.0.0.1:1")
+        .option("spool", str(tmp_path))
+    )
+    query = stream.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+    with pytest.raises(Exception, match="127.0.0.1:1"):
+        query.awaitTermination(60)
+    with pytest.raises(Exception, match="readStream"):
+        spark.read.format("angelia").option("broker", "tcp://127.0.0.1:1").load().count()
