@@ -12,15 +12,39 @@ from angelia.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from angelia.pipeline.detection import detect
-    from angelia.pipeline.matching import match
+    from angelia.pipeline.journals import read_journal, traffic
+    from angelia.pipeline.matching import match, match_lake
+    from angelia.pipeline.replaying import replay
     from angelia.pipeline.session import open_session
+    from angelia.pipeline.streams import keep
+    from angelia.pipeline.summary import summarise
+    from angelia.pipeline.sweeping import sweep
 
-__all__ = ["PipelineError", "detect", "match", "open_session"]
+__all__ = [
+    "PipelineError",
+    "detect",
+    "keep",
+    "match",
+    "match_lake",
+    "open_session",
+    "read_journal",
+    "replay",
+    "summarise",
+    "sweep",
+    "traffic",
+]
 
 _HOMES = {
     "detect": "detection",
+    "keep": "streams",
     "match": "matching",
+    "match_lake": "matching",
     "open_session": "session",
+    "read_journal": "journals",
+    "replay": "replaying",
+    "summarise": "summary",
+    "sweep": "sweeping",
+    "traffic": "journals",
 }
 
 

@@ -126,7 +126,7 @@ def replay(
     assert out is not None
     _check_out(out, overwrite)
     with _spark(master, conf) as spark:
-        from angelia.pipeline.replay import replay as replayed
+        from angelia.pipeline.replaying import replay as replayed
 
         del options["lake"]
         _write(spark, replayed(spark, str(lake), **options), out, "replaying")
@@ -274,10 +274,10 @@ def traffic(
     if out is not None:
         _check_out(out, overwrite)
     with _spark(master, conf) as spark:
+        from angelia.pipeline.journals import read_journal
+        from angelia.pipeline.journals import traffic as tables
         from angelia.pipeline.progress import shown
         from angelia.pipeline.tables import print_frame
-        from angelia.pipeline.traffic import read_journal
-        from angelia.pipeline.traffic import traffic as tables
 
         for name, frame in tables(read_journal(spark, *journal).cache())._asdict().items():
             with shown(spark, name):
@@ -325,10 +325,12 @@ def _spark(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]
 
     settings = parse_conf(conf or [])
     with waiting("starting Spark"):
-        spark = open_session(master, settings)
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
 
+        is_ours = SparkSession.getActiveSession() is None
+        spark = open_session(master, settings)
     try:
         yield spark
     except AngeliaError:
@@ -336,7 +338,8 @@ def _spark(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]
     except (PySparkException, Py4JError) as error:
         raise PipelineError(_reason(str(error))) from None
     finally:
-        spark.stop()
+        if is_ours:
+            spark.stop()
 
 
 def _reason(text: str) -> str:

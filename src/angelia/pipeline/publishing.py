@@ -1,8 +1,9 @@
 """Publishing to a broker: the rows of a data frame, and the past of a lake.
 
 Rows go to the driver, which publishes them in order when all tasks of a batch are done, and notes in a
-*ledger* how far it came. A batch that is committed again goes on there. If the process dies between a broker's answer
-and the note, the last part of a batch, `AT_ONCE` events at most, is published again, with the same ids.
+*ledger* how far it came. A batch that is committed again goes on there. If the process dies between a
+broker's answer and the note, the last part of a batch, `AT_ONCE` events at most, is published again, with
+the same ids.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def runner(name: str, jobs: int, master: str | None = None) -> Runner:
     if name == "local":
         return local(jobs)
     try:
-        found: Runner = import_module("angelia.pipeline.sweep").on_spark(master)
+        found: Runner = import_module("angelia.pipeline.sweeping").on_spark(master)
     except ModuleNotFoundError as error:
         raise SimulationError(f"{error.name} is not installed: pip install 'angelia[pipeline]'") from None
     return found
