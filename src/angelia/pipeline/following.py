@@ -12,8 +12,10 @@ they are gone before they were read, the number of files tells, and the query fa
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,7 @@ from angelia.store.layout import (
     tag_of,
     wal_folder,
 )
+from angelia.store.scan import present
 
 __all__ = ["LakeStream"]
 
@@ -135,7 +138,8 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files = [file for file in files if file.folder in folders and file.tag in tags]
         first = date.min if query.since is None else query.since.date()
         last = date.max if query.until is None else query.until.date()
-        return sorted(file for file in files if first <= file.date <= last)
+        chosen = sorted(file for file in files if first <= file.date <= last)
+        return [replace(file, size=os.stat(present(file.path)).st_size) for file in chosen]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a piece."""

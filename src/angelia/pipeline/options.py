@@ -30,6 +30,7 @@ READING = (
     "client",
     "spool",
 )
+SPARKS = ("checkpointlocation", "queryname", "path")  # that Spark passes on
 WRITING = ("lake", "broker", "sink", "batch", "spool")
 
 
@@ -87,7 +88,7 @@ def _time(name: str, options: Mapping[str, str]) -> datetime | None:
 
 def known_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
     """Refuse options that nobody looks at, and a source that is neither a lake nor a broker, or both."""
-    odd = [name for name in options if name.lower() not in known]
+    odd = [name for name in options if name.lower() not in (*known, *SPARKS)]
     if odd:
         raise PipelineError(f"there is no option {odd[0]!r}; there are {', '.join(known)}")
     if ("lake" in options) == ("broker" in options):

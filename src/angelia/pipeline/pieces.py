@@ -30,9 +30,9 @@ def pieces(files: Sequence[LakeFile], segments: Sequence[Segment] = ()) -> list[
     """Files in pieces of similar size, none of which is split; segments one by one."""
     size = min(MOST, max(LEAST, sum(file.size for file in files) // TASKS))
     found: list[list[LakeFile]] = []
-    filled = size
+    filled = 0
     for file in files:
-        if filled + file.size > size:
+        if not found or filled + file.size > size:
             found.append([])
             filled = 0
         found[-1].append(file)

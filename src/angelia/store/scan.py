@@ -45,7 +45,7 @@ from angelia.types import TypeRegistry
 if TYPE_CHECKING:
     from angelia.store.lake import Lake, Snapshot
 
-__all__ = ["Scan", "wanted_types"]
+__all__ = ["Scan", "present", "wanted_types"]
 
 _UNREADABLE = (OSError, pa.ArrowException)
 _TICK = timedelta(microseconds=1)
@@ -154,7 +154,7 @@ class Scan:
     # ------------------------------------------------ files
 
     def _from_file(self, file: LakeFile) -> Iterator[pa.RecordBatch]:
-        path = _present(file.path)
+        path = present(file.path)
         try:
             parquet = pq.ParquetFile(path, page_checksum_verification=True, memory_map=False)
         except _UNREADABLE as error:
@@ -330,7 +330,7 @@ def _columns(parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
     return parquet.read_row_group(group, columns=names).select(names)
 
 
-def _present(path: str) -> str:
+def present(path: str) -> str:
     """Where a file of a snapshot is now: a compaction may have replaced it, and keeps it for a while."""
     if os.path.exists(path):
         return path

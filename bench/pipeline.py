@@ -1,0 +1,356 @@
+"""The pipeline's benchmark: bulk matching against what a user would otherwise write, and replay by bytes.
+
+All run on the same lake in one run; what a baseline would need for all events is extrapolated from a sample,
+which the output says. Prints JSON; `--write-docs` writes the section of docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from angelia import Filter
+from angelia.pipeline import match, match_lake, open_session
+from angelia.pipeline.index import Index
+from angelia.pipeline.matching import pairs
+from angelia.pipeline.options import query_of
+from angelia.pipeline.sinks import LakeSink
+from angelia.store import Lake
+
+WORDS = [f"word{i:02d}" for i in range(100)]
+NUMBERS = ("n0", "n1", "n2", "n3")
+MATCHES = 5  # that an event has, on average, however many subscriptions there are
+START = int(np.datetime64("2026-01-01T00:00:00", "us").astype(np.int64))
+DAY = 86_400_000_000
+DOCS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+# ---------------------------------------------------------------- the workload
+
+
+def batches(count: int, seed: int = 1, size: int = 100_000) -> Iterator[pa.RecordBatch]:
+    """Events of ten attributes over ten days, in order of time; one in a thousand is an alarm."""
+    draw = np.random.default_rng(seed)
+    words = pa.array(WORDS)
+    for start in range(0, count, size):
+        rows = min(size, count - start)
+        number = np.arange(start, start + rows)
+        alarms = pa.array(draw.random(rows) < 0.001)
+        columns = {
+            "@id": pc.binary_join_element_wise("event", pa.array(number).cast(pa.string()), "-"),
+            "@type": pc.if_else(alarms, "bench.Alarm", "bench.Reading"),
+            "@source": words.take(pa.array(draw.integers(0, 100, rows))),
+            "@time": pa.array(START + number * (10 * DAY // count)).cast(pa.timestamp("us", "UTC")),
+            "s0": words.take(pa.array(draw.integers(0, 10, rows))),
+            "s1": words.take(pa.array(draw.integers(0, 100, rows))),
+            "s2": words.take(pa.array(draw.zipf(1.5, rows) % 100)),
+            "order": pa.array(number // 10),
+            "device": pa.array(draw.integers(0, 1000, rows)),
+            "b": pa.array(draw.random(rows) < 0.5),
+        }
+        columns |= {name: pa.array(draw.random(rows) * 1000) for name in NUMBERS}
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+Rule = tuple[str | None, dict[str, tuple[float, float]]]  # a word of s1, and ranges of numbers
+
+
+def rules(count: int, seed: int = 2) -> list[Rule]:
+    """Subscriptions, as rules: a word and a range, or two ranges; each matches MATCHES / count of all."""
+    draw = random.Random(seed)
+    share = MATCHES / count
+
+    def span(width: float) -> tuple[float, float]:
+        low = draw.random() * 1000 * (1 - width)
+        return low, low + 1000 * width
+
+    made: list[Rule] = []
+    for _ in range(count):
+        if draw.random() < 0.6:
+            made.append((draw.choice(WORDS), {draw.choice(NUMBERS): span(share * 100)}))
+        else:
+            first, second = draw.sample(NUMBERS, 2)
+            made.append((None, {first: span(share**0.5), second: span(share**0.5)}))
+    return made
+
+
+def filters(some: Iterable[Rule]) -> dict[int, Filter]:
+    """The same as filters."""
+    texts = (
+        " and ".join(
+            [f's1 = "{word}"'] * (word is not None)
+            + [f"{n} between {a!r} and {b!r}" for n, (a, b) in spans.items()]
+        )
+        for word, spans in some
+    )
+    return {number: Filter.parse(text) for number, text in enumerate(texts)}
+
+
+# ---------------------------------------------------------------- the baselines
+
+
+def cross_join(events: DataFrame, some: list[Rule]) -> DataFrame:
+    """A table of rules with a column for each bound, null where a rule does not ask; joined by comparison."""
+    rows = []
+    for number, (word, spans) in enumerate(some):
+        rows.append([number, word, *(b for name in NUMBERS for b in spans.get(name, (None, None)))])
+    bounds = [f"{name}_{end} double" for name in NUMBERS for end in ("low", "high")]
+    table = events.sparkSession.createDataFrame(
+        rows, f"subscription_id bigint, word string, {', '.join(bounds)}"
+    )
+    condition = F.col("word").isNull() | (F.col("word") == F.col("s1"))
+    for name in NUMBERS:
+        inside = F.col(name).between(F.col(f"{name}_low"), F.col(f"{name}_high"))
+        condition &= F.col(f"{name}_low").isNull() | inside
+    return events.join(F.broadcast(table), condition).select(
+        F.col("`@id`").alias("event_id"), "subscription_id"
+    )
+
+
+def masks(events: DataFrame, some: list[Rule]) -> DataFrame:
+    """mapInArrow, with one NumPy mask a subscription; words are compared as numbers."""
+    shared = events.sparkSession.sparkContext.broadcast(some)
+
+    def run(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        codes = {word: place for place, word in enumerate(WORDS)}
+        vocabulary = pa.array(WORDS)
+        for batch in parts:
+            words = pc.index_in(batch.column("s1"), vocabulary).to_numpy(zero_copy_only=False)
+            numbers = {name: batch.column(name).to_numpy() for name in NUMBERS}
+            rows, ids = [], []
+            for number, (word, spans) in enumerate(shared.value):
+                mask = words == codes[word] if word is not None else np.True_
+                for name, (low, high) in spans.items():
+                    values = numbers[name]
+                    mask = mask & (values >= low) & (values <= high)
+                found = np.flatnonzero(mask)
+                if len(found):
+                    rows.append(found)
+                    ids.append(np.full(len(found), number))
+            if rows:
+                event_ids = batch.column("id").take(pa.array(np.concatenate(rows)))
+                yield pa.RecordBatch.from_arrays(
+                    [event_ids, pa.array(np.concatenate(ids))], ["event_id", "subscription_id"]
+                )
+
+    narrow = events.select(F.col("`@id`").alias("id"), "s1", *NUMBERS)
+    return narrow.mapInArrow(run, "event_id string, subscription_id bigint")
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def seconds(make: Callable[[], DataFrame]) -> float:
+    """How long a result takes that nobody keeps."""
+    started = time.perf_counter()
+    make().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - started
+
+
+def found(frame: DataFrame) -> set[tuple[str, int]]:
+    """The pairs of a result."""
+    return {(row.event_id, row.subscription_id) for row in frame.collect()}
+
+
+def kernel(lake: str, index: Index) -> float:
+    """Seconds of processor time that matching alone takes a million events, in this process."""
+    rows, spent = 0, 0.0
+    for batch in Lake(lake).scan("bench.Reading", columns=["@id", "s1", *NUMBERS]):
+        rows += batch.num_rows
+        started = time.process_time()
+        for _ in pairs(batch, index):
+            pass
+        spent += time.process_time() - started
+        if rows >= 500_000:
+            break
+    return spent / rows * 1e6
+
+
+def matching(spark: SparkSession, lake: str, count: int, sample: int) -> list[dict[str, Any]]:
+    """For each number of subscriptions: events a second of ours and of the baselines."""
+    events = spark.read.option("recursiveFileLookup", "true").parquet(f"{lake}/events")
+    query = query_of({"lake": lake})
+    few = events.limit(5_000).localCheckpoint()
+    table = []
+    for number in (1_000, 10_000, 100_000):
+        some = rules(number)
+        index = Index.of(filters(some))
+        if number == 1_000:
+            ours = found(match(few, index))
+            assert ours == found(masks(few, some)) == found(cross_join(few, some)), "they do not agree"
+        match_lake(spark, query, index).limit(1).collect()  # workers have it now
+        row = {
+            "subscriptions": number,
+            "match, from a lake": count / seconds(lambda index=index: match_lake(spark, query, index)),
+            "match, of a data frame": count / seconds(lambda index=index: match(events, index)),
+            "kernel, µs an event": kernel(lake, index),
+        }
+        if number <= 10_000:
+            part = sample if number == 1_000 else sample // 10
+            some_events = events.limit(part).repartition(2 * (os.cpu_count() or 1)).localCheckpoint()
+            row["NumPy masks"] = part / seconds(lambda some=some, e=some_events: masks(e, some))
+            row["NumPy masks, sample"] = part
+        if number == 1_000:
+            part = sample // 5
+            some_events = events.limit(part).repartition(2 * (os.cpu_count() or 1)).localCheckpoint()
+            row["cross join"] = part / seconds(lambda some=some, e=some_events: cross_join(e, some))
+            row["cross join, sample"] = part
+        table.append(row)
+        print(json.dumps(row), flush=True)
+    return table
+
+
+def replays(lake: str, count: int) -> list[dict[str, Any]]:
+    """The share of a lake's bytes that the replay of one in a thousand events reads, by what selects them."""
+    total = sum(file.size for file in Lake(lake).files())
+    last = count // 10
+    questions = {
+        "a rare event type": "bench.Alarm: true",
+        "an attribute that grows with time": f"order between {last // 2} and {last // 2 + last // 1000}",
+        "an attribute that is scattered": "device = 7",
+    }
+    table = []
+    for what, text in questions.items():
+        before, rows = _bytes_read(), 0
+        for batch in Lake(lake).scan(filter=text):
+            rows += batch.num_rows
+        read = _bytes_read() - before
+        table.append(
+            {
+                "selected by": what,
+                "events": rows,
+                "share of events": rows / count,
+                "share of bytes": read / total,
+            }
+        )
+        print(json.dumps(table[-1]), flush=True)
+    return table
+
+
+def _bytes_read() -> int:
+    """What this process has read so far, from wherever."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
+# ---------------------------------------------------------------- the docs
+
+
+def targets(table: list[dict[str, Any]], replayed: list[dict[str, Any]]) -> dict[str, tuple[float, str]]:
+    """What was asked for: what was measured, and the target."""
+    small, medium, large = table
+    best = "match, from a lake"
+    return {
+        "cross join, 1,000 subscriptions": (small[best] / small["cross join"], "at least 10 times"),
+        "NumPy masks, 1,000 subscriptions": (small[best] / small["NumPy masks"], "at least 3 times"),
+        "NumPy masks, 10,000 subscriptions": (medium[best] / medium["NumPy masks"], "at least 100 times"),
+        "time of 100,000 / time of 10,000 subscriptions": (medium[best] / large[best], "below 6"),
+        "share of bytes read, rare type": (replayed[0]["share of bytes"], "below 0.05"),
+        "share of bytes read, grows with time": (replayed[1]["share of bytes"], "below 0.05"),
+        "share of bytes read, scattered": (replayed[2]["share of bytes"], "(no target: nothing to prune by)"),
+    }
+
+
+def write_docs(result: dict[str, Any]) -> None:
+    """Write our section of the page."""
+    names = ("match, from a lake", "match, of a data frame", "NumPy masks", "cross join")
+    lines = [
+        "<!-- pipeline:begin -->",
+        "## The pipeline",
+        "",
+        f"Written by `python bench/pipeline.py --write-docs` on {result['date']}: {result['events']:,} events of ten",
+        f"attributes, Spark {result['spark']} on {result['cores']} cores, {MATCHES} matches an event throughout. Events a second,",
+        "with reading the lake and without keeping the result. Baselines are measured on samples (in brackets), and",
+        "their rate is taken to be the same for all events.",
+        "",
+        "| subscriptions | " + " | ".join(names) + " | kernel, µs an event |",
+        "|---" * (len(names) + 2) + "|",
+    ]
+    for row in result["matching"]:
+        cells = []
+        for name in names:
+            sample = f" ({row[name + ', sample']:,})" if f"{name}, sample" in row else ""
+            cells.append(f"{row[name]:,.0f}{sample}" if name in row else "")
+        lines.append(
+            f"| {row['subscriptions']:,} | " + " | ".join(cells) + f" | {row['kernel, µs an event']:.2f} |"
+        )
+    lines += [
+        "",
+        "The kernel's time is that of matching and making pairs, on one core; the rest is reading and Spark's.",
+        "",
+    ]
+    lines += ["| | measured | target |", "|---|---|---|"]
+    lines += [f"| {name} | {value:,.3g} | {target} |" for name, (value, target) in result["targets"].items()]
+    lines += [
+        "",
+        "Replay of about one in a thousand events; files are sorted by time:",
+        "",
+        "| selected by | events | of the bytes |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {row['selected by']} | {row['events']:,} | {row['share of bytes']:.2%} |"
+        for row in result["replay"]
+    ]
+    lines.append("<!-- pipeline:end -->")
+    text = DOCS.read_text("utf-8")
+    head, _, rest = text.partition("<!-- pipeline:begin -->")
+    tail = rest.partition("<!-- pipeline:end -->")[2]
+    DOCS.write_text(head.rstrip() + "\n\n" + "\n".join(lines) + (tail or "\n"), "utf-8")
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument(
+        "--sample", type=int, default=100_000, help="events of the mask baseline at 1,000 subscriptions"
+    )
+    parser.add_argument("--five-million", action="store_true", help="5,000,000 events")
+    parser.add_argument("--write-docs", action="store_true")
+    options = parser.parse_args()
+    count = 5_000_000 if options.five_million else options.events
+    lake = tempfile.mkdtemp(prefix="angelia-bench-")
+    spark = open_session()
+    try:
+        started = time.perf_counter()
+        sink = LakeSink(lake, "bench")
+        sink.commit(sink.stage(batches(count)).files, 0)
+        print(json.dumps({"events": count, "writing the lake, s": time.perf_counter() - started}), flush=True)
+        table, replayed = matching(spark, lake, count, options.sample), replays(lake, count)
+        result = {
+            "date": date.today().isoformat(),
+            "events": count,
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "spark": spark.version,
+            "matching": table,
+            "replay": replayed,
+            "targets": targets(table, replayed),
+        }
+        print(json.dumps(result, indent=2))
+        if options.write_docs:
+            write_docs(result)
+    finally:
+        spark.stop()
+        shutil.rmtree(lake)
+
+
+if __name__ == "__main__":
+    main()
