@@ -29,6 +29,7 @@ bench: $(READY)  ## run the benchmarks; writes docs/benchmarks.md (some 15 minut
 	@$(BIN)/python bench/matching.py --full --write-docs
 	@$(BIN)/python bench/sim.py --write-docs
 	@$(BIN)/python bench/lake.py
+	@$(BIN)/python bench/pipeline.py --write-docs
 
 lock: $(READY)  ## resolve the dependencies anew into requirements.lock
 	@$(BIN)/python -m pip install --quiet uv
