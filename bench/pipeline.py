@@ -274,10 +274,10 @@ def write_docs(result: dict[str, Any]) -> None:
         "<!-- pipeline:begin -->",
         "## The pipeline",
         "",
-        f"Written by `python bench/pipeline.py --write-docs` on {result['date']}: {result['events']:,} events of ten",
-        f"attributes, Spark {result['spark']} on {result['cores']} cores, {MATCHES} matches an event throughout. Events a second,",
-        "with reading the lake and without keeping the result. Baselines are measured on samples (in brackets), and",
-        "their rate is taken to be the same for all events.",
+        f"Written by `python bench/pipeline.py --write-docs` on {result['date']}: {result['events']:,}",
+        f"events of ten attributes, Spark {result['spark']} on {result['cores']} cores, {MATCHES} matches an event",
+        "throughout. Events a second, with reading the lake and without keeping the result. Baselines are",
+        "measured on samples (in brackets), and their rate is taken to be the same for all events.",
         "",
         "| subscriptions | " + " | ".join(names) + " | kernel, µs an event |",
         "|---" * (len(names) + 2) + "|",
@@ -292,7 +292,7 @@ def write_docs(result: dict[str, Any]) -> None:
         )
     lines += [
         "",
-        "The kernel's time is that of matching and making pairs, on one core; the rest is reading and Spark's.",
+        "The kernel's time is that of matching and making pairs, on one core; the rest is reading and Spark.",
         "",
     ]
     lines += ["| | measured | target |", "|---|---|---|"]

@@ -3,12 +3,13 @@
 import time
 
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 from tests.pipeline.worlds import arrow, expected_pairs, frame, pairs_of, quotes, subscriptions
 
 from angelia import connect_sync
 from angelia.local import LocalNetwork
 from angelia.pipeline import PipelineError, match
-from angelia.pipeline.live import Spool
+from angelia.pipeline.live import SCHEMA, BrokerStream, Spool
 from angelia.pipeline.matching import match_lake
 from angelia.pipeline.options import query_of
 from angelia.pipeline.publishing import BrokerSink, republish
@@ -17,7 +18,8 @@ from angelia.store import LakeWriter
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    network = LocalNetwork.plan(tmp_path_factory.mktemp("network"), 1)
+    path = tmp_path_factory.mktemp("network")
+    network = LocalNetwork.plan(path, 1, lake=path / "lake")
     network.start()
     yield network.brokers[0].address
     network.stop()
@@ -88,12 +90,30 @@ def test_the_past_is_published_again_in_order(broker, tmp_path):
     assert again == [e.id for e in quotes(20, type="Past", prefix="p") if (e.get("price") or 999) < 500]
 
 
+def test_a_stream_with_since_has_the_past_and_what_came_while_it_was_away(broker, tmp_path):
+    events = quotes(30, type="Away")
+    options = {"broker": broker, "type": "Away", "since": "2026-01-01T00:00:00Z", "spool": str(tmp_path)}
+    rows = from_arrow_schema(SCHEMA)
+    found = []
+    with connect_sync(broker) as client:
+        for start in (0, 10, 20):  # each time it is a new query, over the same spool
+            client.publish_all(events[start : start + 10])
+            stream = BrokerStream(options, rows)
+            before = stream.initialOffset()
+            until(lambda s=stream, b=before, n=start + 10: s.latestOffset(b, None)["events"] >= n)
+            after = stream.latestOffset(before, None)
+            parts = stream.partitions({"events": len(found)}, after)
+            found += [i for part in parts for b in stream.read(part) for i in b.column("@id").to_pylist()]
+            stream.stop()
+    assert found == [event.id for event in events]
+
+
 def test_a_spool_survives_a_torn_end_and_forgets_what_was_read(tmp_path, monkeypatch):
     monkeypatch.setattr("angelia.pipeline.live.FILE", 1)  # each append is a file
     events = quotes(12)
     spool = Spool(tmp_path)
-    for start in range(0, 9, 3):
-        spool.append(events[start : start + 3])
+    for place in range(9):
+        spool.append(events[place : place + 1])
     with pytest.raises(PipelineError, match="another query"):
         Spool(tmp_path)
     assert [row.id for row in spool.read(2, 7)] == [event.id for event in events[2:7]]
@@ -104,7 +124,8 @@ def test_a_spool_survives_a_torn_end_and_forgets_what_was_read(tmp_path, monkeyp
     spool = Spool(tmp_path)
     assert spool.end == 9
     spool.append(events[9:])
-    assert [row.id for row in spool.read(3, 12)] == [event.id for event in events[3:]]
+    assert [row.id for row in spool.read(4, 12)] == [event.id for event in events[4:]]
+    assert spool.knows(events[8])
     with pytest.raises(PipelineError, match="are gone"):
         spool.read(0, 12)
     spool.close()

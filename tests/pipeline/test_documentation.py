@@ -4,9 +4,10 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+from tests.pipeline.worlds import START
+
 from angelia import Event
 from angelia.store import LakeWriter
-from tests.pipeline.worlds import START
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
 

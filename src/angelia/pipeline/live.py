@@ -2,8 +2,9 @@
 
 What is received is written to a *spool*, a directory, before it counts; an offset is how many events were
 spooled so far. So what was received is read exactly once, over restarts and kills of the query. What is
-published while no query runs is not received, nor is what a process that is killed had not spooled yet: to
-miss nothing, read the lake of the brokers.
+published while no query runs is not received, nor is what a process that is killed had not spooled yet;
+unless the stream has the option `since`, and the broker a lake: then a restarted query asks for the past
+from a minute before the last event that it had, and leaves out what it knows by its id.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from angelia.errors import AngeliaError, ClosedError
-from angelia.event import Event
+from angelia.event import Event, parse_timestamp
 from angelia.filter import Filter
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.java import cache_directory
@@ -37,6 +39,8 @@ FILE = 16 << 20  # bytes of a file of the spool
 TASK = 10_000  # events that a task is given at most
 AT_ONCE = 1_000  # events that are spooled at once at most
 QUEUE = 65_536  # events that wait to be spooled
+KNOWN = 65_536  # ids that are remembered
+OVERLAP = timedelta(minutes=1)  # of the past that is asked for again
 
 
 def spool_directory(options: Mapping[str, str], what: str) -> Path:
@@ -61,6 +65,8 @@ class Spool:
             )
         self._lock = lock
         self._files = sorted(int(path.stem) for path in directory.glob("*.spool"))
+        self._ids: dict[str | None, None] = {}
+        self.latest: datetime | None = None  # the time of the last event
         self.end = self._recovered()
         self._begin()
 
@@ -69,13 +75,27 @@ class Spool:
 
     def _recovered(self) -> int:
         """Where the spool ends; what was cut short at its end is cut off."""
-        if not self._files:
-            return 0
-        end, size = self._files[-1], 0
-        for size, events in read_segment(self._path(self._files[-1])):  # noqa: B007 - the last one counts
-            end += len(events)
-        os.truncate(self._path(self._files[-1]), size)
+        end = size = 0
+        for first in self._files:
+            end, size = first, 0
+            for size, events in read_segment(self._path(first)):  # noqa: B007 - the last one counts
+                end += len(events)
+                self._remember(events)
+        if self._files:
+            os.truncate(self._path(self._files[-1]), size)
         return end
+
+    def _remember(self, events: Sequence[Event | Parts]) -> None:
+        for event in events:
+            self._ids[event.id] = None
+            if event.time is not None and (self.latest is None or event.time > self.latest):
+                self.latest = event.time
+        for _ in range(len(self._ids) - KNOWN):
+            del self._ids[next(iter(self._ids))]
+
+    def knows(self, event: Event) -> bool:
+        """Whether an event was spooled lately."""
+        return event.id is not None and event.id in self._ids
 
     def _begin(self) -> None:
         """Go on in a new file."""
@@ -89,6 +109,7 @@ class Spool:
         self._file.flush()
         os.fsync(self._file.fileno())
         self.end += len(events)
+        self._remember(events)
         if self._file.tell() >= FILE:
             self._file.close()
             self._begin()
@@ -107,8 +128,8 @@ class Spool:
         return found
 
     def forget(self, before: int) -> None:
-        """Remove files that have nothing but what came before a number."""
-        for first, following in zip(self._files[:-1], self._files[1:], strict=True):
+        """Remove files that have nothing but what came before a number; the last two stay, for their ids."""
+        for first, following in zip(self._files[:-2], self._files[1:-1], strict=True):
             if following <= before:
                 self._path(first).unlink(missing_ok=True)
                 self._files.remove(first)
@@ -176,9 +197,13 @@ class _Receiver:
         self.spool = spool
         self._lock = threading.Lock()
         self._problem: BaseException | None = None
+        self._overlaps = "since" in options
         try:
             self._client = connect_sync(options["broker"], name=options.get("client"))
-            self._subscription = self._client.subscribe(filter_, size=QUEUE)
+            since = None if "since" not in options else parse_timestamp(options["since"])
+            if since is not None and spool.latest is not None:
+                since = max(since, spool.latest - OVERLAP)
+            self._subscription = self._client.subscribe(filter_, size=QUEUE, since=since)
         except BaseException:
             spool.close()
             raise
@@ -188,7 +213,8 @@ class _Receiver:
     def _run(self) -> None:
         try:
             while True:
-                events = [self._subscription.get(), *self._subscription.drain()]
+                come = [self._subscription.get(), *self._subscription.drain()]
+                events = [event for event in come if not self._overlaps or not self.spool.knows(event)]
                 for start in range(0, len(events), AT_ONCE):
                     with self._lock:
                         self.spool.append(events[start : start + AT_ONCE])
