@@ -275,7 +275,7 @@ def write_docs(result: dict[str, Any]) -> None:
         "## The pipeline",
         "",
         f"Written by `python bench/pipeline.py --write-docs` on {result['date']}: {result['events']:,}",
-        f"events of ten attributes, Spark {result['spark']} on {result['cores']} cores, {MATCHES} matches an event",
+        f"events of ten attributes, Spark {result['spark']}, {result['cores']} cores, {MATCHES} matches each",
         "throughout. Events a second, with reading the lake and without keeping the result. Baselines are",
         "measured on samples (in brackets), and their rate is taken to be the same for all events.",
         "",

@@ -25,7 +25,7 @@ def broker(tmp_path_factory):
     network.stop()
 
 
-def until(condition, seconds=60):
+def until(condition, seconds=300):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to that"

@@ -47,7 +47,7 @@ def test_match_writes_the_pairs_and_says_how_many(world, tmp_path):
         [sys.executable, "-m", "angelia", *map(str, command), "--out", str(tmp_path / "out")],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "out").to_pylist()

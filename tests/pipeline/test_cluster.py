@@ -46,7 +46,7 @@ class Cluster:
             process.wait()
 
 
-def told(log, pattern, seconds=120):
+def told(log, pattern, seconds=300):
     deadline = time.monotonic() + seconds
     while not (found := re.search(pattern, log.read_text())):
         assert time.monotonic() < deadline, log.read_text()[-2000:]

@@ -49,7 +49,7 @@ def test_the_runtime_of_the_wheel_runs_spark_where_there_is_no_java(tmp_path):
     environment = {**os.environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     environment.pop("JAVA_HOME", None)
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=400
     )
     assert done.returncode == 0, done.stderr
     pairs, home = done.stdout.splitlines()

@@ -33,7 +33,7 @@ copied.awaitTermination()
 """
 
 
-def until(condition, process=None, seconds=120):
+def until(condition, process=None, seconds=300):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to that"
@@ -79,7 +79,7 @@ def test_a_stream_that_is_killed_twice_loses_nothing_and_has_nothing_twice(tmp_p
             os.killpg(job.pid, signal.SIGKILL)  # the group that was made for this job
             job.wait()
     assert commits(out) < 12
-    last = subprocess.run([*command, "once"], capture_output=True, text=True, timeout=240)
+    last = subprocess.run([*command, "once"], capture_output=True, text=True, timeout=400)
     assert last.returncode == 0, last.stderr
     import pyarrow.parquet as pq
 
