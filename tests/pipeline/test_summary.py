@@ -76,12 +76,12 @@ def test_merging_keeps_the_meaning():
                 event = Event({"x": x, "y": y, "z": z})
                 assert any(f.matches(event) for f in fewer) == any(f.matches(event) for f in filters)
     steps = saved([*filters, filters[0]], None).to_pylist()
-    assert [row["filters"] for row in steps] == [7, 6, 5, len(fewer)]
+    assert [row["filters"] for row in steps] == [7, 6, 5, 3]
 
 
 def test_a_report_shows_strange_names_as_text(spark):
     odd = Event({"<b>": "<script>"}, type="a<b", source="<i>", id="1", time=START)
-    page = render(collect(summarise(frame(spark, [odd]), {"<s>": Filter.parse('"<b>" = "<script>"')}), "<t>"))
+    page = render(collect(summarise(frame(spark, [odd]), {"<s>": Filter.parse('x = "<script>"')}), "<t>"))
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
 

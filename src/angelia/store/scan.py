@@ -390,7 +390,7 @@ def _push(
 def _first_time(path: str) -> datetime:
     """The time of a file's first event, by its statistics; the beginning of time, if it cannot be told."""
     try:
-        with pq.ParquetFile(_present(path)) as parquet:
+        with pq.ParquetFile(present(path)) as parquet:
             column = parquet.metadata.row_group(0).column(parquet.schema_arrow.get_field_index("@time"))
             first: datetime = column.statistics.min
             return first
