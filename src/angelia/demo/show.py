@@ -247,7 +247,7 @@ def _pipeline(console: Console, folder: Path, subscribers: Sequence[Subscriber])
     console.print(
         f"Spark over the lake: {len(pairs):,} matches, "
         + ("[green]equal[/green] to" if same else "[red]not equal[/red] to")
-        + f" the {len(delivered):,} delivered notifications ({done.stdout.strip().splitlines()[-1]})."
+        + f" the {len(delivered):,} delivered notifications ({done.stdout.strip().splitlines()[-1].partition(';')[0]})."
     )
     return same
 
