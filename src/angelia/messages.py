@@ -7,6 +7,8 @@ given, together with the time; an *effect* is what it wants done. All are immuta
 
 from __future__ import annotations
 
+from enum import Enum
+
 import msgspec
 
 from angelia.event import Event
@@ -16,21 +18,31 @@ from angelia.types import EventType
 
 __all__ = [
     "Advertise",
+    "AdvertisementMessage",
+    "Answer",
+    "By",
+    "ChildType",
     "ClientDown",
     "Connect",
     "Contact",
+    "Contacts",
     "DefineType",
+    "Definitions",
     "Deliver",
     "DeliverSequence",
     "Disconnect",
     "Effect",
     "Forwarded",
+    "Farewell",
     "FromClient",
     "FromPeer",
+    "Heartbeat",
     "Input",
     "Interest",
+    "Join",
     "Leave",
     "LinkState",
+    "Lookup",
     "Measure",
     "Measured",
     "Message",
@@ -38,20 +50,25 @@ __all__ = [
     "NotifySequence",
     "PeerDown",
     "PeerUp",
+    "PublicationMessage",
     "Publish",
     "PublishAll",
     "Published",
     "Reach",
+    "Refusal",
     "Reply",
     "Request",
+    "Route",
     "Send",
     "SetTimer",
     "Subscribe",
     "SubscribePattern",
     "SubscriptionChange",
+    "SubscriptionMessage",
     "Subscriptions",
     "Timer",
     "TypeDefinition",
+    "TypeMessage",
     "Unadvertise",
     "Unsubscribe",
     "UnsubscribePattern",
@@ -66,11 +83,27 @@ class _Struct(msgspec.Struct, frozen=True, tag=True):
 # ---------------------------------------------------------------- requests (SIENA, Table I)
 
 
+class By(Enum):
+    """Which subscriptions meet which publications (HERMES 4.3.6); to all other routers it is one.
+
+    A publication of a kind goes to the subscriptions of that kind, and to those for both.
+    """
+
+    BOTH = "both"
+    TYPE = "type"
+    ATTRIBUTE = "attribute"  # the thesis' type- and attribute-based routing
+
+    def meets(self, other: By) -> bool:
+        """Whether publications of one kind go to subscriptions of the other."""
+        return self is other or By.BOTH in (self, other)
+
+
 class Publish(_Struct, frozen=True):
     """Publish an event on behalf of an object of interest."""
 
     identity: str
     event: Event
+    by: By = By.BOTH
 
 
 class PublishAll(_Struct, frozen=True):
@@ -85,10 +118,11 @@ class Subscribe(_Struct, frozen=True):
 
     identity: str
     filter: Filter
+    by: By = By.BOTH
 
 
 class Unsubscribe(_Struct, frozen=True):
-    """Cancel all subscriptions of the party that the filter covers (SIENA 3.7).
+    """Cancel all subscriptions of the party that the filter covers (SIENA 3.7), or those of a kind.
 
     `uncovered`: between brokers, the subscriptions that stand from now on in its place. They are in the
     same message, so that there is no moment at which neither stands. If they are too many for one, all
@@ -99,6 +133,7 @@ class Unsubscribe(_Struct, frozen=True):
     filter: Filter
     uncovered: tuple[Filter, ...] = ()
     more: bool = False
+    by: By = By.BOTH
 
 
 class SubscribePattern(_Struct, frozen=True):
@@ -237,6 +272,115 @@ class Versions(_Struct, frozen=True):
     subscriptions: dict[str, int]
 
 
+# ------------------------------------------------ of the overlay (HERMES 4.4.1)
+
+
+class Join(_Struct, frozen=True):
+    """Routed to the node nearest to a new one's id, gathering contacts on the way (2.3.1)."""
+
+    joiner: Contact
+    met: tuple[Contact, ...] = ()
+
+
+class Contacts(_Struct, frozen=True):
+    """Nodes that the sender knows. `asks`: it would like to know the receiver's."""
+
+    sender: Contact
+    contacts: tuple[Contact, ...]
+    asks: bool = False
+
+
+class Heartbeat(_Struct, frozen=True):
+    """The sender is alive. `asks`: is the receiver?"""
+
+    asks: bool = False
+
+
+class Farewell(_Struct, frozen=True):
+    """The sender leaves the overlay."""
+
+
+class Route(_Struct, frozen=True):
+    """A message on its way to the node nearest to a key; with a number, its sender awaits an answer."""
+
+    key: str
+    source: Contact
+    message: Message
+    number: int = 0
+    hops: int = 0
+
+
+class Answer(_Struct, frozen=True):
+    """The answer to a routed request, sent directly."""
+
+    number: int
+    message: Message
+
+
+# ------------------------------------------------ of HERMES (4.3.1)
+
+
+class TypeMessage(_Struct, frozen=True):
+    """Add or change an event type at its rendezvous node. The answer: `Definitions`, or a `Refusal`."""
+
+    event_type: EventType
+
+
+class Lookup(_Struct, frozen=True):
+    """Which event type is it? The answer: `Definitions`; and changes are told later on, as meta-events."""
+
+    name: str
+
+
+class Definitions(_Struct, frozen=True):
+    """Event types, parents first. `replica`: the receiver is to keep them for others."""
+
+    event_types: tuple[EventType, ...]
+    replica: bool = False
+
+
+class Refusal(_Struct, frozen=True):
+    """Why the rendezvous node does not accept an event type."""
+
+    error: str
+
+
+class ChildType(_Struct, frozen=True):
+    """For the rendezvous node of a tree: there is a tree below it (subscription inheritance, 4.3.4)."""
+
+    tree: str
+    child: str
+
+
+class AdvertisementMessage(_Struct, frozen=True):
+    """What comes from the sender, or no longer comes, in the tree of an event type."""
+
+    tree: str
+    advertisement: Advertisement
+    cancels: bool = False
+
+
+class SubscriptionMessage(_Struct, frozen=True):
+    """What the sender wants, or no longer wants, in the tree of an event type."""
+
+    tree: str
+    filter: Filter
+    by_type: bool = False
+    cancels: bool = False
+
+
+class PublicationMessage(_Struct, frozen=True):
+    """An event in the tree of its type or of a supertype, and which subscriptions it is for (4.3.6).
+
+    `is_bridged`: it came here from the tree of a replica (4.3.7).
+    """
+
+    tree: str
+    notification: Notify
+    by: By
+    is_bridged: bool = False
+
+
 Message = (
     Notify
     | NotifySequence
@@ -252,6 +396,20 @@ Message = (
     | Subscriptions
     | SubscriptionChange
     | Versions
+    | Join
+    | Contacts
+    | Heartbeat
+    | Farewell
+    | Route
+    | Answer
+    | TypeMessage
+    | Lookup
+    | Definitions
+    | Refusal
+    | ChildType
+    | AdvertisementMessage
+    | SubscriptionMessage
+    | PublicationMessage
 )
 
 

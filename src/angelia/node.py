@@ -17,6 +17,7 @@ from angelia.event import Event
 from angelia.filter import Filter, check_filter
 from angelia.messages import (
     Advertise,
+    By,
     ClientDown,
     DefineType,
     Deliver,
@@ -69,7 +70,7 @@ class Node:
         self.name = name
         self.registry = TypeRegistry()
         self.router: Router = _made(ROUTERS[routing], name, self.registry, options)
-        self.router.address = address
+        self.router.start(address)
         self._clients: dict[str, str] = {}  # identity -> client
         self._sequence = 0
         self._records = records
@@ -85,7 +86,7 @@ class Node:
             Leave: lambda leave, now: self.router.leave_network(),
         }
         self._requests: dict[type, Callable[[Any, float], list[Effect]]] = {
-            Publish: lambda r, now: self._publish_all(r.identity, (r.event,), now),
+            Publish: lambda r, now: self._publish_all(r.identity, (r.event,), now, r.by),
             PublishAll: lambda r, now: self._publish_all(r.identity, r.events, now),
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
@@ -133,6 +134,9 @@ class Node:
             owner = self._clients.get(request.identity, given.client)
             if owner != given.client:
                 raise RequestError(f"the identity {request.identity!r} belongs to another client")
+            if self.router.takes_over(given):
+                self._clients[request.identity] = given.client
+                return []
             effects = self._requests[type(request)](request, now)
         except AngeliaError as error:
             return [Reply(given.client, given.number, str(error), type(error).__name__)]
@@ -140,13 +144,16 @@ class Node:
         value = self.router.interest(request.filter) if isinstance(request, Interest) else None
         return [*effects, Reply(given.client, given.number, value=value)]
 
-    def _publish_all(self, identity: str, events: tuple[Event, ...], now: float) -> list[Effect]:
+    def _publish_all(
+        self, identity: str, events: tuple[Event, ...], now: float, by: By = By.BOTH
+    ) -> list[Effect]:
         party = Party(identity)
         for event in events:
             if event.type is not None and event.type in self.registry:
                 self.registry.check(event)
             self.router.check_publication(party, event)
         notifications = self._stamped(events, now)
+        self.router.by = by
         effects = self._all_routed(notifications, self.router.publish_all(notifications))
         if self._records:
             client = self._clients.get(identity, identity)
@@ -178,10 +185,12 @@ class Node:
 
     def _subscribe(self, request: Subscribe, now: float) -> list[Effect]:
         self._check_filter(request.filter)
+        self.router.by = request.by
         return list(self.router.subscribe(Party(request.identity), request.filter))
 
     def _unsubscribe(self, request: Unsubscribe, now: float) -> list[Effect]:
         _check_nothing_uncovered(request)
+        self.router.by = request.by
         return list(self.router.unsubscribe(Party(request.identity), request.filter))
 
     def _unadvertise(self, request: Unadvertise, now: float) -> list[Effect]:
@@ -200,6 +209,7 @@ class Node:
             return self._subscribe(Subscribe(request.identity, pattern.filters[0]), now)
         for item in pattern.filters:
             self._check_filter(item)
+        self.router.by = By.BOTH
         return list(self.router.subscribe_pattern(Party(request.identity), pattern))
 
     def _unsubscribe_pattern(self, request: UnsubscribePattern, now: float) -> list[Effect]:
@@ -239,6 +249,7 @@ class Node:
         return [(client, frozenset(by_client[client])) for client in sorted(by_client)]
 
     def _client_down(self, gone: ClientDown, now: float) -> list[Effect]:
+        self.router.client_gone(gone.client)
         effects: list[Effect] = []
         for identity in [i for i, client in self._clients.items() if client == gone.client]:
             effects += self.router.leave(Party(identity))
@@ -249,7 +260,8 @@ class Node:
 
     def _peer_up(self, new: PeerUp, now: float) -> list[Effect]:
         sends = self.router.peer_up(new.peer, new.master)
-        types = [Send(new.peer, TypeDefinition(self.registry.get(name))) for name in self.registry]
+        told = self.registry if self.router.floods_types else ()
+        types = [Send(new.peer, TypeDefinition(self.registry.get(name))) for name in told]
         return [*types, *sends]
 
     def _from_peer(self, given: FromPeer, now: float) -> list[Effect]:

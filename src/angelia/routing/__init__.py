@@ -4,6 +4,7 @@ from angelia.routing.advertisement import AdvertisementForwarding
 from angelia.routing.base import NOWHERE, Monitor, Party, Peer, Routed, Router
 from angelia.routing.flooding import EventFlooding
 from angelia.routing.general import GeneralPeer
+from angelia.routing.hermes import Hermes
 from angelia.routing.hierarchical import Hierarchical
 from angelia.routing.hybrid import Hybrid
 from angelia.routing.peer import SubscriptionForwarding
@@ -17,6 +18,7 @@ ROUTERS: dict[str, type[Router]] = {
     "advertisement": AdvertisementForwarding,
     "general": GeneralPeer,
     "hybrid": Hybrid,
+    "hermes": Hermes,
 }
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "AdvertisementForwarding",
     "EventFlooding",
     "GeneralPeer",
+    "Hermes",
     "Hierarchical",
     "Hybrid",
     "Monitor",

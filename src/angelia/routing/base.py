@@ -18,7 +18,7 @@ from angelia.errors import RoutingError
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
 from angelia.matching import Matcher
-from angelia.messages import Effect, FromClient, Message, Notify, NotifySequence, Send
+from angelia.messages import By, Effect, FromClient, Message, Notify, NotifySequence, Send
 from angelia.pattern import Pattern
 from angelia.routing.interfaces import Interface, Local, Monitor, Party, Peer
 from angelia.routing.monitors import Factor, Monitors, Occurrence
@@ -54,18 +54,30 @@ NOWHERE = Routed(frozenset(), [])
 class Router(ABC):
     """The routing of one broker."""
 
+    floods_types = True  # whether brokers tell their peers of all event types
+
     def __init__(self, name: str, registry: TypeRegistry) -> None:
         self.name = name
         self.registry = registry
         self.peers: dict[str, None] = {}
         self.monitors = Monitors(registry)
         self.now = 0.0  # the time of the input in hand; the node sets it
-        self.address = ""  # where others reach this broker; the node sets it, too
+        self.by = By.BOTH  # how the request in hand is to be routed; the node sets it, too
         # What is wanted besides what methods return: effects, notifications that waited for something,
         # and requests to be processed now. The node takes it after each input.
         self.outbox: deque[Effect | Routed | FromClient] = deque()
 
+    def start(self, address: str) -> None:  # noqa: B027 - most need none
+        """The broker can be reached by others at this address."""
+
     # ------------------------------------------------ requests of local parties
+
+    def takes_over(self, given: FromClient) -> bool:
+        """Whether a request has to wait for what others know; it is in the outbox later, or its reply is."""
+        return False
+
+    def client_gone(self, client: str) -> None:  # noqa: B027
+        """A client is gone: none of its requests waits any longer."""
 
     @abstractmethod
     def subscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002 - what it is

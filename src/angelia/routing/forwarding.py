@@ -104,6 +104,11 @@ class Forwarding(Generic[F]):
         """An interface is gone."""
         return self._replace(interface, self.of(interface), [])
 
+    def replace(self, interface: Interface, items: Iterable[F]) -> Outcome[F]:
+        """An interface asks for these filters, and for no others."""
+        wanted = dict.fromkeys(items)
+        return self._replace(interface, [item for item in self.of(interface) if item not in wanted], wanted)
+
     def _replace(self, interface: Interface, gone: list[F], new: Iterable[F]) -> Outcome[F]:
         before = self._snapshot(gone)
         marked = {*gone, *self._drop(interface, gone, before)}

@@ -1,0 +1,269 @@
+"""Event types at their rendezvous nodes, and copies of them where clients are (HERMES 4.2.1, 4.4.2).
+
+The broker nearest to the key of a type keeps its authoritative definition, with those of its ancestors; so do
+the members of its leaf set, one of which takes its place if it fails. A broker that needs a type asks there,
+and has the request of its client wait for the answer; who has asked is told of changes, for as long as it
+renews its asking. That a type is not known is an answer, too.
+
+Departure from the thesis: meta-events about changes go directly to the brokers that have a copy, not through
+a tree of subscribers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from angelia.errors import AngeliaError, EventTypeError
+from angelia.filter import Filter
+from angelia.messages import (
+    Advertise,
+    Contact,
+    DefineType,
+    Definitions,
+    FromClient,
+    Lookup,
+    Message,
+    Publish,
+    Refusal,
+    Reply,
+    Request,
+    Subscribe,
+    SubscribePattern,
+    TypeMessage,
+)
+from angelia.overlay import Pan, key_of
+from angelia.types import EventType, TypeRegistry
+
+__all__ = ["Repository"]
+
+
+class _Broker(Protocol):
+    """What the repository needs of its router."""
+
+    name: str
+    now: float
+    lease: float
+    registry: TypeRegistry
+    pan: Pan
+    outbox: deque[Any]
+
+
+class Repository:
+    """The types of one broker: those that it keeps for others, and the copies for its clients."""
+
+    def __init__(self, broker: _Broker, learned: Callable[[], None]) -> None:
+        self._broker = broker
+        self._learned = learned  # is told when a type has become known, or is known not to be
+        self.kept: set[str] = set()  # types that this broker keeps for others
+        self.unknown: dict[str, float] = {}  # names that are no types, and how long that is believed
+        self._rooted: set[str] = set()  # kept types whose rendezvous node this broker is
+        self._copies: set[str] = set()  # names that were asked for
+        self._asking: set[str] = set()
+        self._askers: dict[str, dict[str, tuple[Contact, float]]] = {}
+        self._members: tuple[Contact, ...] = ()
+        self._waiting: dict[str, deque[FromClient]] = {}  # by client
+        self._defining: set[str] = set()  # clients that wait for the rendezvous node to accept a type
+        self._ready: list[FromClient] = []
+
+    # ------------------------------------------------ requests of clients
+
+    def takes_over(self, given: FromClient) -> bool:
+        """Whether a request waits for types; those of one client stay in their order."""
+        client = given.client
+        if any(ready is given for ready in self._ready):
+            self._ready = [ready for ready in self._ready if ready is not given]
+        elif client in self._defining or client in self._waiting:
+            self._waiting.setdefault(client, deque()).append(given)
+            return True
+        missing = self._missing(given.request)
+        if missing:
+            self._waiting.setdefault(client, deque()).appendleft(given)
+            for name in missing:
+                self.look_up(name)
+            return True
+        if isinstance(given.request, DefineType):
+            self._define(given, given.request.event_type)
+            return True
+        return False
+
+    def client_gone(self, client: str) -> None:
+        """A client is gone, with what it waited for."""
+        self._waiting.pop(client, None)
+        self._defining.discard(client)
+
+    def _missing(self, request: Request) -> list[str]:
+        return [name for name in sorted(_names(request)) if not self.is_settled(name)]
+
+    def is_settled(self, name: str) -> bool:
+        """Whether it is known what a type is, or that there is none of that name."""
+        return name in self._broker.registry or name in self.unknown
+
+    def _define(self, given: FromClient, event_type: EventType) -> None:
+        self._defining.add(given.client)
+        key = key_of(event_type.name)
+        self._broker.pan.request(TypeMessage(event_type), key, partial(self._defined, given, event_type.name))
+
+    def _defined(self, given: FromClient, name: str, answer: Message | None) -> None:
+        error: str | None = f"the rendezvous node of {name} did not answer; try again"
+        if isinstance(answer, Definitions):
+            error = self.adopt(answer)
+        elif isinstance(answer, Refusal):
+            error = answer.error
+        if given.client in self._defining:
+            self._defining.discard(given.client)
+            self._broker.outbox.append(Reply(given.client, given.number, error))
+        self._copies.add(name)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Types have become known: what waited for them goes on."""
+        for client, queue in list(self._waiting.items()):
+            while queue and client not in self._defining and not self._missing(queue[0].request):
+                self._ready.append(queue.popleft())
+                self._broker.outbox.append(self._ready[-1])
+                if isinstance(self._ready[-1].request, DefineType):
+                    break
+            if not queue:
+                del self._waiting[client]
+
+    # ------------------------------------------------ copies
+
+    def look_up(self, name: str) -> None:
+        """Ask the rendezvous node of a type for it, unless that is under way."""
+        if name not in self._asking:
+            self._asking.add(name)
+            self._copies.add(name)
+            self._broker.pan.request(Lookup(name), key_of(name), partial(self._found, name))
+
+    def _found(self, name: str, answer: Message | None) -> None:
+        self._asking.discard(name)
+        if isinstance(answer, Definitions):
+            self.adopt(answer)
+        if name not in self._broker.registry:
+            self.unknown[name] = self._broker.now + self._broker.lease
+            self._learned()
+            self._go_on()
+
+    def adopt(self, message: Definitions) -> str | None:
+        """Learn definitions; returns what is wrong with them, if anything."""
+        registry, news = self._broker.registry, []
+        for event_type in message.event_types:
+            try:
+                if registry.adopt(event_type):
+                    news.append(event_type.name)
+            except EventTypeError as error:
+                return str(error)
+            self.unknown.pop(event_type.name, None)
+            if message.replica:
+                self.kept.add(event_type.name)
+        if news:
+            self._learned()
+            for name in news:
+                self._tell_askers(name)
+        self._go_on()
+        return None
+
+    # ------------------------------------------------ the rendezvous node
+
+    def deliver_request(self, message: Message, source: Contact, number: int) -> Message | None:
+        """A request for the rendezvous node of a type: the answer, or None if it comes later."""
+        if isinstance(message, Lookup):
+            until = self._broker.now + self._broker.lease
+            self._askers.setdefault(message.name, {})[source.name] = (source, until)
+            return Definitions(self._lineage(message.name))
+        assert isinstance(message, TypeMessage)
+        parent = message.event_type.parent
+        if parent is None or parent in self._broker.registry:
+            return self._accept(message.event_type)
+        then = partial(self._parent_found, message.event_type, source, number)
+        self._broker.pan.request(Lookup(parent), key_of(parent), then)
+        return None
+
+    def _parent_found(
+        self, event_type: EventType, source: Contact, number: int, answer: Message | None
+    ) -> None:
+        if isinstance(answer, Definitions):
+            self.adopt(answer)
+        self._broker.pan.answer(source, number, self._accept(event_type))
+
+    def _accept(self, event_type: EventType) -> Message:
+        registry, name = self._broker.registry, event_type.name
+        try:
+            (registry.modify if name in registry else registry.add)(event_type, by=event_type.owner)
+        except AngeliaError as error:
+            return Refusal(str(error))
+        self.unknown.pop(name, None)
+        self.kept.add(name)
+        self._rooted.add(name)
+        self._learned()
+        self._tell_askers(name)
+        self._replicate(self._members, [name])
+        self._go_on()
+        return Definitions(self._lineage(name))
+
+    def _lineage(self, name: str) -> tuple[EventType, ...]:
+        registry = self._broker.registry
+        if name not in registry:
+            return ()
+        return tuple(registry.get(each) for each in (*reversed(registry.ancestors(name)), name))
+
+    def _tell_askers(self, name: str) -> None:
+        """The meta-event of a change."""
+        for contact, until in self._askers.get(name, {}).values():
+            if until > self._broker.now and contact.name != self._broker.name:
+                self._broker.pan.send(contact, Definitions(self._lineage(name)))
+
+    def _replicate(self, to: Iterable[Contact], names: Iterable[str]) -> None:
+        types = tuple(dict.fromkeys(each for name in names for each in self._lineage(name)))
+        for contact in to if types else ():
+            self._broker.pan.send(contact, Definitions(types, replica=True))
+
+    def leaf_set_changed(self, members: tuple[Contact, ...]) -> None:
+        """Members of the leaf set that are new get what this broker keeps."""
+        new = [contact for contact in members if contact not in self._members]
+        self._members = members
+        self._replicate(new, sorted(self.kept))
+
+    def tables_changed(self) -> None:
+        """Another broker may have become the rendezvous node of a type: it is sent what is kept here."""
+        for name in sorted(self._rooted):
+            if not self._broker.pan.is_root(key_of(name)):
+                self._rooted.discard(name)
+                self._broker.pan.route(Definitions(self._lineage(name), replica=True), key_of(name))
+        self._rooted.update(name for name in self.kept if self._broker.pan.is_root(key_of(name)))
+
+    def refresh(self) -> None:
+        """Renew the interest in types, replicate what is kept, and forget who no longer asks."""
+        now = self._broker.now
+        self.unknown = {name: until for name, until in self.unknown.items() if until > now}
+        for name, askers in list(self._askers.items()):
+            left = {who: asker for who, asker in askers.items() if asker[1] > now}
+            if left:
+                self._askers[name] = left
+            else:
+                del self._askers[name]
+        self._replicate(self._members, sorted(self._rooted))
+        for name in sorted(self._copies):
+            self.look_up(name)
+
+
+def _names(request: Request) -> set[str]:
+    """The types that a request is about."""
+    match request:
+        case Publish():
+            return {request.event.type} if request.event.type is not None else set()
+        case Advertise():
+            return {request.advertisement.type} if request.advertisement.type is not None else set()
+        case Subscribe():
+            return _of(request.filter)
+        case SubscribePattern():
+            return set().union(*map(_of, request.pattern.filters))
+        case _:
+            return set()
+
+
+def _of(filter: Filter) -> set[str]:  # noqa: A002
+    return {name for part in filter.conjunctions for name in part.types | part.not_types}

@@ -1,0 +1,231 @@
+"""The event dissemination trees of HERMES: what a broker knows of one event type (thesis 4.3.2 - 4.3.7).
+
+The ways of all brokers to the rendezvous node of a type are a tree with that node as its root. In it
+advertisements go up; subscriptions go up, and those that are type- and attribute-based also to the
+neighbours that advertised something relevant. What is covered by something that a neighbour knows is not
+sent there: Equation (1) of SIENA decides that, with the neighbours that the thesis allows (Figure 4.6).
+Each table has the thesis' entries: an advertisement or subscription, from whom it came, and to whom it went.
+
+A tree may go on in other trees, at its root: advertisements go on into that of the supertype, or
+subscriptions into those of subtypes (4.3.4), and either into those of replicas (4.3.7). Such a *bridge*
+is a neighbour like any other, but for being at the same broker: what is sent over it enters the other tree.
+
+What came from another broker has a lease, and goes when the lease ends (4.3.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from angelia.event import Event
+from angelia.filter import Advertisement, Filter, advertisement_poset, subscription_poset
+from angelia.filter.parser import Constraint
+from angelia.filter.poset import Coverable, Poset
+from angelia.overlay import key_of
+from angelia.routing.base import Interests, Interface, Peer, Seen
+from angelia.routing.forwarding import Change, Forwarding
+from angelia.routing.peer import not_on_any_spanning_tree
+from angelia.types import TypeRegistry
+
+__all__ = ["Kind", "Table", "Tree", "bridge", "is_bridge", "relaxed", "untyped"]
+
+F = TypeVar("F", bound=Coverable)
+Entry = tuple[frozenset[Interface], frozenset[str]]
+
+_MARK = "\0"  # no broker has it in its name
+
+
+def bridge(tree: str) -> str:
+    """The neighbour that stands for another tree at the same broker."""
+    return _MARK + tree
+
+
+def is_bridge(neighbour: str) -> bool:
+    """Whether a neighbour is another tree."""
+    return neighbour.startswith(_MARK)
+
+
+class Kind(Enum):
+    """What a table is of."""
+
+    ADVERTISEMENT = "advertisements"
+    BY_TYPE = "by type"
+    BY_ATTRIBUTE = "by attribute"
+
+
+class Table(Generic[F]):
+    """A routing table (Definition 4.1), with leases."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        make_poset: Callable[[], Poset[F]],
+        neighbours: Callable[[F], Iterable[str]],
+        nst: Callable[[F, frozenset[Interface]], Iterable[str]],
+        interests: Interests | None = None,
+    ) -> None:
+        self.kind = kind
+        self.entries = Forwarding(make_poset, neighbours, nst)
+        self.leases: dict[str, dict[F, float]] = {}  # by peer
+        self._interests = interests
+
+    def interested(self, event: Event) -> set[Interface]:
+        """Who asked for something that matches."""
+        return set() if self._interests is None else self._interests.interested(event)
+
+    def add(self, who: Interface, item: F, until: float) -> list[Change[F]]:
+        """Somebody asks for something, or advertises it, until a time."""
+        if isinstance(who, Peer):
+            self.leases.setdefault(who.name, {})[item] = until
+        return self._note(who, *self.entries.add(who, item))
+
+    def cancel(self, who: Peer, item: F) -> list[Change[F]]:
+        """A peer no longer asks for what an item covers."""
+        leases = self.leases.get(who.name, {})
+        for other in [other for other in leases if item.covers(other, None)]:
+            del leases[other]
+        return self._note(who, [], *self.entries.remove(who, item))
+
+    def replace(self, who: Interface, items: Iterable[F]) -> list[Change[F]]:
+        """Somebody asks for these and nothing else."""
+        return self._note(who, *self.entries.replace(who, items))
+
+    def remove(self, peer: str) -> list[Change[F]]:
+        """A peer is gone, with all that came from it; and it knows nothing any more."""
+        self.leases.pop(peer, None)
+        self.entries.forget(peer)
+        return self._note(Peer(peer), [], *self.entries.remove_all(Peer(peer)))
+
+    def expire(self, now: float) -> list[Change[F]]:
+        """Drop what was not renewed in time."""
+        changes: list[Change[F]] = []
+        for peer, leases in list(self.leases.items()):
+            left = {item: until for item, until in leases.items() if until > now}
+            if len(left) < len(leases):
+                changes += self.replace(Peer(peer), left)
+            if left:
+                self.leases[peer] = left
+            else:
+                del self.leases[peer]
+        return changes
+
+    def refresh(self, items: Iterable[F] | None = None) -> list[Change[F]]:
+        """The neighbours have changed."""
+        return self.entries.refresh(items)
+
+    def told(self, peer: str | None = None) -> list[Change[F]]:
+        """What was told to a peer, or to all."""
+        return [c for c in self.entries.again(self.entries.poset) if peer in (None, c.peer)]
+
+    def _note(
+        self, who: Interface, added: list[F], dropped: list[F], changes: list[Change[F]]
+    ) -> list[Change[F]]:
+        if self._interests is not None:
+            for item in dropped:
+                self._interests.remove(who, item)  # type: ignore[arg-type] # a table of filters
+            for item in added:
+                self._interests.add(who, item)  # type: ignore[arg-type]
+        return changes
+
+
+class Tree:
+    """A dissemination tree, as one of its brokers sees it."""
+
+    def __init__(self, name: str, type: str, replica: int, registry: TypeRegistry) -> None:  # noqa: A002
+        self.name = name
+        self.type = type
+        self.replica = replica
+        self.key = key_of(name)
+        self.up: str | None = None  # the next broker on the way to the rendezvous node; None: this is it
+        self.above: frozenset[str] = frozenset()  # at the root, the bridges that advertisements go on over
+        self.below: frozenset[str] = frozenset()  # and those for subscriptions
+        self.replicas: frozenset[str] = frozenset()  # those of them that lead to replicas
+        self.children: dict[str, float] = {}  # the trees of subtypes, at the root, with their leases
+        self.seen = Seen()
+        self.advertisements: Table[Advertisement] = Table(
+            Kind.ADVERTISEMENT, lambda: advertisement_poset(registry), lambda _: self.ups, self._nst
+        )
+        self.by_type = self._subscriptions(Kind.BY_TYPE, registry, lambda _: self._towards_root())
+        self.by_attribute = self._subscriptions(Kind.BY_ATTRIBUTE, registry, self._ways)
+        self._tables: tuple[Table[Any], ...] = (self.advertisements, self.by_type, self.by_attribute)
+
+    def _subscriptions(
+        self, kind: Kind, registry: TypeRegistry, neighbours: Callable[[Filter], Iterable[str]]
+    ) -> Table[Filter]:
+        return Table(kind, lambda: subscription_poset(registry), neighbours, self._nst, Interests(registry))
+
+    # ------------------------------------------------ neighbours
+
+    @property
+    def ups(self) -> frozenset[str]:
+        """Where advertisements go, and the publications of type-based routing."""
+        return self.above if self.up is None else frozenset((self.up,))
+
+    def _towards_root(self) -> frozenset[str]:
+        return self.below if self.up is None else frozenset((self.up,))
+
+    def _ways(self, filter: Filter) -> frozenset[str]:  # noqa: A002 - what it is
+        return self._towards_root() | self.advertisers(filter)
+
+    def advertisers(self, filter: Filter) -> frozenset[str]:  # noqa: A002
+        """The neighbours that advertised something relevant to a subscription."""
+        return frozenset(
+            who.name
+            for advertisement in self.advertisements.entries.poset
+            if advertisement.overlaps(filter)
+            for who in self.advertisements.entries.subscribers(advertisement)
+            if isinstance(who, Peer)
+        )
+
+    def _nst(self, item: object, subscribers: frozenset[Interface]) -> Iterable[str]:
+        """What came from replicas alone does not go to replicas: they hear it from where it came from."""
+        one = not_on_any_spanning_tree(item, subscribers)
+        if self.replicas and all(isinstance(who, Peer) and who.name in self.replicas for who in subscribers):
+            return self.replicas.union(one)
+        return one
+
+    # ------------------------------------------------ the tables
+
+    def relevant(self, advertisements: Iterable[Advertisement]) -> list[Change[Filter]]:
+        """Advertisements came or went: the subscriptions that they concern may go other ways."""
+        given = list(advertisements)
+        concerned = [f for f in self.by_attribute.entries.poset if any(a.overlaps(f) for a in given)]
+        return self.by_attribute.refresh(concerned)
+
+    @property
+    def tables(self) -> tuple[Table[Any], ...]:
+        """All tables."""
+        return self._tables
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody needs the tree here."""
+        return not self.children and not any(len(table.entries.poset) for table in self._tables)
+
+    def state(self) -> Mapping[str, Mapping[Any, Entry]]:
+        """The advertisement and the subscription routing table, the latter in its two parts."""
+        return {table.kind.value: table.entries.table() for table in self._tables}
+
+
+def relaxed(filter: Filter) -> dict[str | None, Filter]:  # noqa: A002
+    """A filter by the types that its alternatives ask for, without the types themselves.
+
+    In the tree of a type all events are of that type. An alternative that asks for several types is in the
+    tree of one, and what it refuses is let pass: the subscriber's broker, which knows the types, sees to it.
+    """
+    parts: dict[str | None, Filter] = {}
+    for conjunction in filter.conjunctions:
+        name = min(conjunction.types, default=None)
+        part = Filter((type(conjunction)(conjunction.conditions),))
+        parts[name] = parts[name] | part if name in parts else part
+    return parts
+
+
+def untyped(advertisement: Advertisement) -> Advertisement:
+    """An advertisement as it is in the tree of its type."""
+    if advertisement.allowed is None:
+        return Advertisement(None)
+    allowed = advertisement.allowed.items()
+    return Advertisement(Constraint(name, domain) for name, domains in allowed for domain in domains)
