@@ -353,11 +353,15 @@ class ChildType(_Struct, frozen=True):
 
 
 class AdvertisementMessage(_Struct, frozen=True):
-    """What comes from the sender, or no longer comes, in the tree of an event type."""
+    """What comes from the sender, or no longer comes, in the tree of an event type.
+
+    Of this and the next two, `is_bridged`: it came from the tree of a replica (4.3.7).
+    """
 
     tree: str
     advertisement: Advertisement
     cancels: bool = False
+    is_bridged: bool = False
 
 
 class SubscriptionMessage(_Struct, frozen=True):
@@ -367,13 +371,11 @@ class SubscriptionMessage(_Struct, frozen=True):
     filter: Filter
     by_type: bool = False
     cancels: bool = False
+    is_bridged: bool = False
 
 
 class PublicationMessage(_Struct, frozen=True):
-    """An event in the tree of its type or of a supertype, and which subscriptions it is for (4.3.6).
-
-    `is_bridged`: it came here from the tree of a replica (4.3.7).
-    """
+    """An event in the tree of its type or of a supertype, and which subscriptions it is for (4.3.6)."""
 
     tree: str
     notification: Notify

@@ -193,7 +193,7 @@ class Hermes(OverlayRouter):
         for place in sorted(old.keys() | placed.keys()):
             if old.get(place) != placed.get(place):
                 tree = self._tree(place[0])
-                table = tree.by_type if place[1] else tree.by_attribute
+                table = tree.table(Kind.BY_TYPE if place[1] else Kind.BY_ATTRIBUTE)
                 self._tell(tree, table, table.replace(party, placed.get(place, ())))
                 self._prune(tree)
         self._placed[party] = placed
@@ -220,9 +220,10 @@ class Hermes(OverlayRouter):
             mine = [untyped(item) for item in offers if item.type == type_name]
             for name in self._trees_of(type_name, "client advertisements"):
                 tree = self._tree(name)
-                before = tree.advertisements.entries.of(party)
-                self._tell(tree, tree.advertisements, tree.advertisements.replace(party, mine))
-                self._tell(tree, tree.by_attribute, tree.relevant([*before, *mine]))
+                table = tree.table(Kind.ADVERTISEMENT)
+                before = table.entries.of(party)
+                self._tell(tree, table, table.replace(party, mine))
+                self._pull(tree, [*before, *mine])
                 self._prune(tree)
         if not offers:
             self._offers.pop(party, None)
@@ -254,20 +255,27 @@ class Hermes(OverlayRouter):
         """Tell neighbours of changes in a table; over a bridge, that is another tree here."""
         for change in changes:
             if is_bridge(change.peer):
-                there = _message(change.peer[1:], table.kind, change)
+                is_bridged = table.is_bridged or change.peer in tree.replicas
+                there = _message(change.peer[1:], table.kind, change, is_bridged)
                 self._accept(there, Peer(bridge(tree.name)))
             else:
-                self.send(change.peer, _message(tree.name, table.kind, change))
+                self.send(change.peer, _message(tree.name, table.kind, change, table.is_bridged))
+
+    def _pull(self, tree: Tree, advertisements: list[Advertisement]) -> None:
+        """Let subscriptions follow advertisements that came, and no longer those that went."""
+        for table, changes in tree.relevant(advertisements):
+            self._tell(tree, table, changes)
 
     def _accept(self, message: AdvertisementMessage | SubscriptionMessage, who: Peer) -> None:
         """Process an advertisement or subscription message (Figure 4.6, lines 1-23)."""
         tree = self._tree(message.tree)
         until = float("inf") if is_bridge(who.name) else self.now + self.lease
         if isinstance(message, AdvertisementMessage):
-            self._change(tree, tree.advertisements, who, message.advertisement, message.cancels, until)
-            self._tell(tree, tree.by_attribute, tree.relevant([message.advertisement]))
+            table = tree.table(Kind.ADVERTISEMENT, message.is_bridged)
+            self._change(tree, table, who, message.advertisement, message.cancels, until)
+            self._pull(tree, [message.advertisement])
         else:
-            table = tree.by_type if message.by_type else tree.by_attribute
+            table = tree.table(Kind.BY_TYPE if message.by_type else Kind.BY_ATTRIBUTE, message.is_bridged)
             self._change(tree, table, who, message.filter, message.cancels, until)
         self._tell_child(tree)
         self._prune(tree)
@@ -337,15 +345,10 @@ class Hermes(OverlayRouter):
         tree = self.trees.get(message.tree) or self._made(message.tree)
         if not tree.seen.is_new(notification):
             return
-        interested = tree.by_attribute.interested(notification.event)
-        hops: set[str] = set()
+        hops = tree.interested(notification.event, by is not By.ATTRIBUTE, message.is_bridged)
         if by is not By.ATTRIBUTE:
-            hops |= tree.ups
-            interested |= tree.by_type.interested(notification.event)
-        hops |= {who.name for who in interested if isinstance(who, Peer)}
+            hops |= tree.towards_root(tree.above, message.is_bridged)
         hops -= {sender}
-        if message.is_bridged:
-            hops -= tree.replicas
         for hop in sorted(hops):
             if is_bridge(hop):
                 is_bridged = message.is_bridged or hop in tree.replicas
@@ -401,10 +404,12 @@ class Hermes(OverlayRouter):
     def peer_failed(self, name: str) -> None:
         """A broker is gone, with all that came from it."""
         for tree in list(self.trees.values()):
-            advertised = tree.advertisements.entries.of(Peer(name))
+            advertised: list[Advertisement] = []
             for table in tree.tables:
+                if table.kind is Kind.ADVERTISEMENT:
+                    advertised += table.entries.of(Peer(name))
                 self._tell(tree, table, table.remove(name))
-            self._tell(tree, tree.by_attribute, tree.relevant(advertised))
+            self._pull(tree, advertised)
             self._prune(tree)
 
     def returned(self, peer: str) -> None:
@@ -419,10 +424,10 @@ class Hermes(OverlayRouter):
             children = {child: until for child, until in tree.children.items() if until > self.now}
             is_less, tree.children = len(children) < len(tree.children), children
             for table in tree.tables:
-                expired = table.expire(self.now)
-                self._tell(tree, table, expired)
-                if table is tree.advertisements and expired:
-                    self._tell(tree, tree.by_attribute, tree.by_attribute.refresh())
+                gone, changes = table.expire(self.now)
+                self._tell(tree, table, changes)
+                if table.kind is Kind.ADVERTISEMENT:
+                    self._pull(tree, gone)
                 self._tell(tree, table, [change for change in table.told() if not is_bridge(change.peer)])
             if is_less and self._place(tree):
                 self._ways_changed(tree)
@@ -440,18 +445,15 @@ class Hermes(OverlayRouter):
     def state(self) -> Mapping[str, Any]:
         """The trees with their tables, who the local parties are, and what Pan knows."""
         trees = {name: tree.state() for name, tree in self.trees.items()}
-        subscriptions = {
+        rows = {
             (name, kind, item): entry
-            for name in trees
-            for kind in ("by type", "by attribute")
-            for item, entry in trees[name][kind].items()
-        }
-        advertisements = {
-            (name, item): entry for name in trees for item, entry in trees[name]["advertisements"].items()
+            for name, tables in trees.items()
+            for kind, table in tables.items()
+            for item, entry in table.items()
         }
         return {
-            "subscriptions": subscriptions,
-            "advertisements": advertisements,
+            "subscriptions": {row: entry for row, entry in rows.items() if row[1].startswith("by")},
+            "advertisements": {row: entry for row, entry in rows.items() if not row[1].startswith("by")},
             "trees": trees,
             "kept": tuple(sorted(self.repository.kept)),
             "neighbors": tuple(self.peers),
@@ -461,10 +463,12 @@ class Hermes(OverlayRouter):
         }
 
 
-def _message(tree: str, kind: Kind, change: Change[Any]) -> AdvertisementMessage | SubscriptionMessage:
+def _message(
+    tree: str, kind: Kind, change: Change[Any], is_bridged: bool
+) -> AdvertisementMessage | SubscriptionMessage:
     if kind is Kind.ADVERTISEMENT:
-        return AdvertisementMessage(tree, change.filter, not change.added)
-    return SubscriptionMessage(tree, change.filter, kind is Kind.BY_TYPE, not change.added)
+        return AdvertisementMessage(tree, change.filter, not change.added, is_bridged)
+    return SubscriptionMessage(tree, change.filter, kind is Kind.BY_TYPE, not change.added, is_bridged)
 
 
 def _name(type: str, replica: int) -> str:  # noqa: A002

@@ -127,7 +127,10 @@ class Repository:
                 if isinstance(self._ready[-1].request, DefineType):
                     break
             if not queue:
-                del self._waiting[client]
+                self._waiting.pop(client, None)
+            elif client not in self._defining:
+                for name in self._missing(queue[0].request):
+                    self.look_up(name)
 
     # ------------------------------------------------ copies
 
@@ -140,12 +143,11 @@ class Repository:
 
     def _found(self, name: str, answer: Message | None) -> None:
         self._asking.discard(name)
-        if isinstance(answer, Definitions):
-            self.adopt(answer)
-        if name not in self._broker.registry:
+        told = answer.event_types if isinstance(answer, Definitions) else ()
+        if name not in self._broker.registry and all(each.name != name for each in told):
             self.unknown[name] = self._broker.now + self._broker.lease
             self._learned()
-            self._go_on()
+        self.adopt(Definitions(told))
 
     def adopt(self, message: Definitions) -> str | None:
         """Learn definitions; returns what is wrong with them, if anything."""

@@ -9,6 +9,8 @@ Each table has the thesis' entries: an advertisement or subscription, from whom 
 A tree may go on in other trees, at its root: advertisements go on into that of the supertype, or
 subscriptions into those of subtypes (4.3.4), and either into those of replicas (4.3.7). Such a *bridge*
 is a neighbour like any other, but for being at the same broker: what is sent over it enters the other tree.
+What came from a replica has tables of its own, since it does not go on: other trees have it from where it
+came from.
 
 What came from another broker has a lease, and goes when the lease ends (4.3.7).
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from angelia.event import Event
@@ -61,13 +64,14 @@ class Table(Generic[F]):
     def __init__(
         self,
         kind: Kind,
+        is_bridged: bool,
         make_poset: Callable[[], Poset[F]],
         neighbours: Callable[[F], Iterable[str]],
-        nst: Callable[[F, frozenset[Interface]], Iterable[str]],
         interests: Interests | None = None,
     ) -> None:
         self.kind = kind
-        self.entries = Forwarding(make_poset, neighbours, nst)
+        self.is_bridged = is_bridged  # whether it is of what came from replicas
+        self.entries = Forwarding(make_poset, neighbours, not_on_any_spanning_tree)
         self.leases: dict[str, dict[F, float]] = {}  # by peer
         self._interests = interests
 
@@ -98,18 +102,19 @@ class Table(Generic[F]):
         self.entries.forget(peer)
         return self._note(Peer(peer), [], *self.entries.remove_all(Peer(peer)))
 
-    def expire(self, now: float) -> list[Change[F]]:
-        """Drop what was not renewed in time."""
+    def expire(self, now: float) -> tuple[list[F], list[Change[F]]]:
+        """Drop what was not renewed in time; returns that, and what to tell the neighbours."""
+        gone: list[F] = []
         changes: list[Change[F]] = []
         for peer, leases in list(self.leases.items()):
             left = {item: until for item, until in leases.items() if until > now}
             if len(left) < len(leases):
+                gone += [item for item in leases if item not in left]
                 changes += self.replace(Peer(peer), left)
-            if left:
-                self.leases[peer] = left
-            else:
+            self.leases[peer] = left
+            if not left:
                 del self.leases[peer]
-        return changes
+        return gone, changes
 
     def refresh(self, items: Iterable[F] | None = None) -> list[Change[F]]:
         """The neighbours have changed."""
@@ -144,69 +149,83 @@ class Tree:
         self.replicas: frozenset[str] = frozenset()  # those of them that lead to replicas
         self.children: dict[str, float] = {}  # the trees of subtypes, at the root, with their leases
         self.seen = Seen()
-        self.advertisements: Table[Advertisement] = Table(
-            Kind.ADVERTISEMENT, lambda: advertisement_poset(registry), lambda _: self.ups, self._nst
-        )
-        self.by_type = self._subscriptions(Kind.BY_TYPE, registry, lambda _: self._towards_root())
-        self.by_attribute = self._subscriptions(Kind.BY_ATTRIBUTE, registry, self._ways)
-        self._tables: tuple[Table[Any], ...] = (self.advertisements, self.by_type, self.by_attribute)
+        self._registry = registry
+        self._tables: dict[tuple[Kind, bool], Table[Any]] = {}
 
-    def _subscriptions(
-        self, kind: Kind, registry: TypeRegistry, neighbours: Callable[[Filter], Iterable[str]]
-    ) -> Table[Filter]:
-        return Table(kind, lambda: subscription_poset(registry), neighbours, self._nst, Interests(registry))
+    def table(self, kind: Kind, is_bridged: bool = False) -> Table[Any]:
+        """A table; there are no more than needed."""
+        found = self._tables.get((kind, is_bridged))
+        if found is None:
+            found = self._tables[kind, is_bridged] = self._made(kind, is_bridged)
+        return found
+
+    def _made(self, kind: Kind, is_bridged: bool) -> Table[Any]:
+        ways = partial(self._ways, kind, is_bridged)
+        if kind is Kind.ADVERTISEMENT:
+            return Table(kind, is_bridged, lambda: advertisement_poset(self._registry), ways)
+        interests = Interests(self._registry)
+        return Table(kind, is_bridged, lambda: subscription_poset(self._registry), ways, interests)
 
     # ------------------------------------------------ neighbours
 
-    @property
-    def ups(self) -> frozenset[str]:
-        """Where advertisements go, and the publications of type-based routing."""
-        return self.above if self.up is None else frozenset((self.up,))
+    def _ways(self, kind: Kind, is_bridged: bool, item: Any) -> frozenset[str]:
+        """The neighbours that something may go to."""
+        up = self.towards_root(self.above if kind is Kind.ADVERTISEMENT else self.below, is_bridged)
+        return up | self._advertisers(item, is_bridged) if kind is Kind.BY_ATTRIBUTE else up
 
-    def _towards_root(self) -> frozenset[str]:
-        return self.below if self.up is None else frozenset((self.up,))
+    def towards_root(self, beyond: frozenset[str], is_bridged: bool) -> frozenset[str]:
+        """The next broker on the way to the rendezvous node; at that, the trees beyond it."""
+        if self.up is not None:
+            return frozenset((self.up,))
+        return frozenset() if is_bridged else beyond
 
-    def _ways(self, filter: Filter) -> frozenset[str]:  # noqa: A002 - what it is
-        return self._towards_root() | self.advertisers(filter)
-
-    def advertisers(self, filter: Filter) -> frozenset[str]:  # noqa: A002
+    def _advertisers(self, filter: Filter, is_bridged: bool) -> frozenset[str]:  # noqa: A002
         """The neighbours that advertised something relevant to a subscription."""
         return frozenset(
             who.name
-            for advertisement in self.advertisements.entries.poset
+            for table in self.tables
+            if table.kind is Kind.ADVERTISEMENT and not (is_bridged and table.is_bridged)
+            for advertisement in table.entries.poset
             if advertisement.overlaps(filter)
-            for who in self.advertisements.entries.subscribers(advertisement)
+            for who in table.entries.subscribers(advertisement)
             if isinstance(who, Peer)
         )
 
-    def _nst(self, item: object, subscribers: frozenset[Interface]) -> Iterable[str]:
-        """What came from replicas alone does not go to replicas: they hear it from where it came from."""
-        one = not_on_any_spanning_tree(item, subscribers)
-        if self.replicas and all(isinstance(who, Peer) and who.name in self.replicas for who in subscribers):
-            return self.replicas.union(one)
-        return one
+    def interested(self, event: Event, by_type: bool, is_bridged: bool) -> set[str]:
+        """The neighbours that want an event."""
+        found: set[str] = set()
+        for table in self.tables:
+            if (by_type or table.kind is Kind.BY_ATTRIBUTE) and not (is_bridged and table.is_bridged):
+                found.update(who.name for who in table.interested(event) if isinstance(who, Peer))
+        return found
 
     # ------------------------------------------------ the tables
 
-    def relevant(self, advertisements: Iterable[Advertisement]) -> list[Change[Filter]]:
-        """Advertisements came or went: the subscriptions that they concern may go other ways."""
-        given = list(advertisements)
-        concerned = [f for f in self.by_attribute.entries.poset if any(a.overlaps(f) for a in given)]
-        return self.by_attribute.refresh(concerned)
-
     @property
-    def tables(self) -> tuple[Table[Any], ...]:
+    def tables(self) -> list[Table[Any]]:
         """All tables."""
-        return self._tables
+        return list(self._tables.values())
+
+    def relevant(self, advertisements: list[Advertisement]) -> list[tuple[Table[Any], list[Change[Filter]]]]:
+        """Advertisements came or went: the subscriptions that they concern may go other ways."""
+        found = []
+        for table in self.tables if advertisements else ():
+            if table.kind is Kind.BY_ATTRIBUTE:
+                filters = [f for f in table.entries.poset if any(a.overlaps(f) for a in advertisements)]
+                found.append((table, table.refresh(filters)))
+        return found
 
     @property
     def is_empty(self) -> bool:
         """Whether nobody needs the tree here."""
-        return not self.children and not any(len(table.entries.poset) for table in self._tables)
+        return not self.children and not any(len(table.entries.poset) for table in self.tables)
 
     def state(self) -> Mapping[str, Mapping[Any, Entry]]:
-        """The advertisement and the subscription routing table, the latter in its two parts."""
-        return {table.kind.value: table.entries.table() for table in self._tables}
+        """The tables: advertisements, and both parts of subscriptions; what replicas sent is told apart."""
+        return {
+            f"{table.kind.value}{', bridged' if table.is_bridged else ''}": table.entries.table()
+            for table in self.tables
+        }
 
 
 def relaxed(filter: Filter) -> dict[str | None, Filter]:  # noqa: A002

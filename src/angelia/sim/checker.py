@@ -24,6 +24,7 @@ from angelia.filter import Advertisement, Filter
 from angelia.sim.clients import Client
 from angelia.sim.engine import Delivery, SequenceDelivery, Simulation
 from angelia.sim.errors import Violation
+from angelia.sim.faults import ADVERTISING, OVERLAYS
 from angelia.sim.sequences import EXACT, Sequences
 from angelia.types import TypeRegistry
 
@@ -174,7 +175,9 @@ class Checker:
 
     def _unconcerned(self, published: Published) -> Iterator[str]:
         sim, event = self.sim, published.event
-        if sim.routing == "advertisement" and not published.was_advertised:
+        if sim.routing in ADVERTISING and not published.was_advertised:
+            return
+        if sim.routing in OVERLAYS and self._touched:
             return
         ways = self._ways(published.client.broker)
         learned = {name for name in ways if self._types.get(name) != self._types_of(name)}

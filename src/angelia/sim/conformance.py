@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from angelia.routing.hermes import REPLICATION
 from angelia.sim import topology
 from angelia.sim.checker import Checker, Violation
 from angelia.sim.engine import Simulation
@@ -40,6 +41,21 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "advertisement": _ACYCLIC,
     "general": _ANY,
     "hybrid": _ACYCLIC,
+    # Of an overlay the links are those through which brokers join it.
+    "hermes": _ACYCLIC,
+}
+
+# How the routers are set up: overlays so that they repair themselves in a few seconds (`workload.REPAIR`).
+_QUICK: dict[str, Any] = {"heartbeat": 1.0, "refresh": 1.0, "lease": 3.0, "timeout": 1.0}
+OPTIONS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
+    "hermes": lambda rng: {
+        **_QUICK,
+        "b": rng.choice((1, 2, 4)),
+        "leaf_set": rng.choice((4, 8)),
+        "inheritance": rng.choice(("advertisements", "subscriptions")),
+        "replicas": rng.choice((1, 1, 2, 3)),
+        "replication": rng.choice(REPLICATION),
+    },
 }
 
 
@@ -87,6 +103,7 @@ def run_case(case: Case, journal: Journal | None = None) -> Simulation:
     sim = Simulation(
         case.router,
         seed=case.seed,
+        options=OPTIONS[case.router](rng) if case.router in OPTIONS else None,
         journal=journal,
         on_delivery=lambda delivery: watched[0].on_delivery(delivery),
         on_sequence=lambda delivery: watched[0].on_sequence(delivery),

@@ -32,8 +32,10 @@ from angelia.sim.errors import SimulationError
 from angelia.sim.links import Link
 
 __all__ = [
+    "ADVERTISING",
     "FAULTS",
     "NUMBERED",
+    "OVERLAYS",
     "Crash",
     "Cut",
     "Delay",
@@ -47,6 +49,12 @@ __all__ = [
     "Slow",
     "parse_fault",
 ]
+
+# The routers that link brokers themselves, and repair what fails after a while.
+OVERLAYS = frozenset({"hermes"})
+
+# The routers whose parties may publish only what they have advertised.
+ADVERTISING = frozenset({"advertisement", "hermes"})
 
 # The routers that survive duplicates and disorder.
 NUMBERED = frozenset({"flooding", "subscription_flooding", "general"})

@@ -21,6 +21,9 @@ def check_agreement(sim: Simulation) -> None:
         linked = {peer for peer, link in sim.brokers[name].links.items() if link.is_up}
         if set(state["neighbors"]) != linked:
             raise Violation(f"{name} has the neighbours {set(state['neighbors'])}, but links to {linked}")
+    if any("trees" in node.state() for node in nodes.values()):
+        _check_trees(nodes)
+        return
     for link in sim.links:
         if link.is_up:
             _check_forwards(nodes[link.a], nodes[link.b])
@@ -41,6 +44,27 @@ def _check_forwards(a: Node, b: Node) -> None:
             raise Violation(
                 f"{a.name} and {b.name} disagree on the {table} that {a.name} forwarded: {wrong[0]}"
             )
+
+
+def _check_trees(nodes: Mapping[str, Node]) -> None:
+    """Of overlays: what a server has from another, the other has forwarded to it, in the same tree."""
+    states = {name: node.state()["trees"] for name, node in nodes.items()}
+    for name, trees in states.items():
+        for tree, tables in trees.items():
+            for kind, table in tables.items():
+                for item, (sources, forwards) in table.items():
+                    for who in sources:
+                        if isinstance(who, Peer) and not who.name.startswith("\0"):
+                            theirs = states.get(who.name, {}).get(tree, {}).get(kind, {})
+                            told = [other for other, row in theirs.items() if name in row[1]]
+                            if _without([item], told, _same(nodes[name])):
+                                raise Violation(
+                                    f"{name} has {item} ({kind} in the tree {tree}) from {who.name}, "
+                                    "which has not forwarded it"
+                                )
+                    for peer in forwards:
+                        if not peer.startswith("\0") and peer not in states:
+                            raise Violation(f"{name} has forwarded {item} to {peer}, which is gone")
 
 
 def _is_row(row: object) -> bool:

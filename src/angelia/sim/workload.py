@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from angelia.event import Event
 from angelia.filter import Filter
 from angelia.messages import (
     Advertise,
@@ -25,11 +26,14 @@ from angelia.pattern import Pattern
 from angelia.sim.checker import Checker
 from angelia.sim.clients import Client
 from angelia.sim.engine import Simulation
-from angelia.sim.faults import NUMBERED, Delay, Duplicate, Heal, Partition, Reorder, Slow
+from angelia.sim.faults import ADVERTISING, NUMBERED, OVERLAYS, Delay, Duplicate, Heal, Partition, Reorder, Slow
 from angelia.sim.links import Distance, Link
 from angelia.sim.vocabulary import TYPES, random_advertisement, random_event, random_filter
+from angelia.types import TypeRegistry
 
-__all__ = ["Workload"]
+__all__ = ["REPAIR", "Workload"]
+
+REPAIR = 9.0  # seconds after which an overlay with the kit's settings is to be in order again
 
 _WIDE = tuple(Filter.parse(text) for text in ("true", "exists x", "x >= 0", 's >= ""'))
 _WINDOW = 0.4  # seconds in which the changes of a step are made; links take 1 to 50 ms
@@ -46,8 +50,10 @@ class Workload:
         self._names = 0
         self._types = list(TYPES)
         self._crashed: list[str] = []
-        self.advertises = sim.routing == "advertisement"
+        self.advertises = sim.routing in ADVERTISING
         self.is_cyclic = sim.routing in NUMBERED
+        self.is_overlay = sim.routing in OVERLAYS
+        linked = not self.is_overlay  # links are there to be cut; an overlay makes others
         self.changes: dict[str, tuple[int, Callable[[], None]]] = {
             "subscribe": (8, self._subscribe),
             "unsubscribe": (6, self._unsubscribe),
@@ -58,17 +64,17 @@ class Workload:
             "client": (1, self._new_client),
             "client leaves": (1, self._client_leaves),
             "type": (3, self._define_type),
-            "cut": (2, self._cut),
-            "restore": (2, self._restore),
-            "partition": (1, self._partition),
-            "heal": (1, self._heal),
-            "join": (1, self._join),
+            "cut": (2 * linked, self._cut),
+            "restore": (2 * linked, self._restore),
+            "partition": (linked, self._partition),
+            "heal": (linked, self._heal),
+            "join": (1 + self.is_overlay, self._join),
             "leave": (1, self._leave),
-            "crash": (1, self._crash),
+            "crash": (1 + self.is_overlay, self._crash),
             "restart": (2, self._restart),
             "delay": (1, self._delay),
-            "slow": (1, self._slow),
-            "all slow": (1, self._all_slow),
+            "slow": (linked, self._slow),
+            "all slow": (linked, self._all_slow),
             "duplicate": (self.is_cyclic, self._duplicate),
             "reorder": (self.is_cyclic, self._reorder),
         }
@@ -83,7 +89,7 @@ class Workload:
         for a, b in edges:
             self._connect(f"b{a}", f"b{b}")
         if self.rng.random() < 0.5:
-            self.sim.run()
+            self._run(repair=True)
         for broker in list(self.sim.brokers):
             for _ in range(self.rng.choice((0, 1, 1, 2))):
                 self._attach(broker)
@@ -96,7 +102,7 @@ class Workload:
             if self.advertises:
                 self._advertise()
         self._subscribe_pattern()
-        self.sim.run()
+        self._run(repair=True)
 
     def step(self) -> None:
         """Some changes, with events meanwhile; then rest, and the verdict."""
@@ -106,7 +112,7 @@ class Workload:
             self._soon(self.changes[name][1])
         for _ in range(self.rng.choice((0, 2, 4, 12))):
             self._soon(self._publish, after=self.rng.choice((0.0, _WINDOW)))
-        self.sim.run()
+        self._run(repair=True)
         self.checker.end_of_change()
 
     def rest(self, events: int) -> None:
@@ -114,7 +120,7 @@ class Workload:
         self.checker.begin()
         for _ in range(events):
             self._soon(self._publish)
-        self.sim.run()
+        self._run()
         self.checker.end_of_rest()
 
     def finish(self) -> None:
@@ -126,7 +132,7 @@ class Workload:
             for setting in ("delay", "duplicate", "reorder", "bandwidth"):
                 self.sim.set_channels(link, setting, 0)
         self._crashed.clear()
-        self.sim.run()
+        self._run(repair=True)
 
     def leave_all(self) -> None:
         """Every client leaves; half of them cancel everything first."""
@@ -134,7 +140,14 @@ class Workload:
             for identity in list(client.subscriptions) if self.rng.random() < 0.5 else ():
                 self._soon(partial(self._submit, client, Unsubscribe(identity, Filter())))
             self._soon(partial(self.sim.detach, name), after=_WINDOW)
-        self.sim.run()
+        self._run(repair=True)
+
+    def _run(self, repair: bool = False) -> None:
+        """Until nothing is left to happen; in an overlay until all is repaired, or all events have come."""
+        if self.is_overlay:
+            self.sim.run(self.sim.now + (REPAIR if repair else 4 * _WINDOW))
+        else:
+            self.sim.run()
 
     def _soon(self, do: Callable[[], None], after: float = 0.0) -> None:
         self.sim.at(self.sim.now + after + self.rng.random() * _WINDOW, do)
@@ -222,10 +235,15 @@ class Workload:
             party, event = self._party(client), random_event(self.rng, self._events)
             node = self.sim.brokers[client.broker].node
             assert node is not None
-            if self.advertises and not client.may_publish(party, event, node.registry):
+            if self.advertises and not self._may_publish(client, party, event, node.registry):
                 return
             self.checker.publishes(client, party, event)
             self._submit(client, Publish(party, event))
+
+    def _may_publish(self, client: Client, party: str, event: Event, registry: TypeRegistry) -> bool:
+        if self.is_overlay:  # an advertisement is for one type
+            return any(item.type == event.type for item in client.allowing(party, event))
+        return client.may_publish(party, event, registry)
 
     def _define_type(self) -> None:
         """The next type, where its parent is known."""
@@ -287,7 +305,20 @@ class Workload:
             self.sim.detach(client.name)
         self._touch(self.sim.brokers[name].links.values())
         self._crashed = [crashed for crashed in self._crashed if crashed != name]
-        self.sim.remove_broker(name)
+        self.sim.farewell(name)
+        if self.is_overlay:
+            self.sim.at(self.sim.now + _WINDOW, lambda: self._gone(name))
+        else:
+            self.sim.remove_broker(name)
+
+    def _gone(self, name: str) -> None:
+        """Some time after its farewell, with whoever came to it meanwhile."""
+        if name in self.sim.brokers:
+            for client in [client for client in self.sim.clients.values() if client.broker == name]:
+                self.checker.concerns(client)
+                self.sim.detach(client.name)
+            self._crashed = [crashed for crashed in self._crashed if crashed != name]
+            self.sim.remove_broker(name)
 
     def _touch(self, links: Iterable[Link]) -> None:
         self.checker.link_changes(*((link.a, link.b) for link in links))
