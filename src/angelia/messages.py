@@ -19,7 +19,6 @@ from angelia.types import EventType
 __all__ = [
     "Advertise",
     "AdvertisementMessage",
-    "Answer",
     "By",
     "ChildType",
     "ClientDown",
@@ -32,8 +31,8 @@ __all__ = [
     "DeliverSequence",
     "Disconnect",
     "Effect",
-    "Forwarded",
     "Farewell",
+    "Forwarded",
     "FromClient",
     "FromPeer",
     "Heartbeat",
@@ -59,6 +58,7 @@ __all__ = [
     "Reply",
     "Request",
     "Route",
+    "RouteReply",
     "Send",
     "SetTimer",
     "Subscribe",
@@ -310,7 +310,7 @@ class Route(_Struct, frozen=True):
     hops: int = 0
 
 
-class Answer(_Struct, frozen=True):
+class RouteReply(_Struct, frozen=True):
     """The answer to a routed request, sent directly."""
 
     number: int
@@ -355,13 +355,15 @@ class ChildType(_Struct, frozen=True):
 class AdvertisementMessage(_Struct, frozen=True):
     """What comes from the sender, or no longer comes, in the tree of an event type.
 
-    Of this and the next two, `is_bridged`: it came from the tree of a replica (4.3.7).
+    `uncovered`: with a cancellation, what stands from now on in its place. `is_bridged`, of this and the
+    next two: it came from the tree of a replica (4.3.7).
     """
 
     tree: str
     advertisement: Advertisement
     cancels: bool = False
     is_bridged: bool = False
+    uncovered: tuple[Advertisement, ...] = ()
 
 
 class SubscriptionMessage(_Struct, frozen=True):
@@ -372,6 +374,7 @@ class SubscriptionMessage(_Struct, frozen=True):
     by_type: bool = False
     cancels: bool = False
     is_bridged: bool = False
+    uncovered: tuple[Filter, ...] = ()
 
 
 class PublicationMessage(_Struct, frozen=True):
@@ -403,7 +406,7 @@ Message = (
     | Heartbeat
     | Farewell
     | Route
-    | Answer
+    | RouteReply
     | TypeMessage
     | Lookup
     | Definitions

@@ -22,7 +22,6 @@ from typing import Any, Protocol
 
 from angelia.errors import RoutingError
 from angelia.messages import (
-    Answer,
     Connect,
     Contact,
     Contacts,
@@ -33,6 +32,7 @@ from angelia.messages import (
     Measure,
     Message,
     Route,
+    RouteReply,
     Send,
     SetTimer,
 )
@@ -137,7 +137,7 @@ class Pan:
             Heartbeat: self._on_heartbeat,
             Farewell: lambda peer, _: self.fail(peer),
             Route: lambda peer, routed: self._pass_on(routed, peer),
-            Answer: lambda peer, answer: self._on_answer(answer),
+            RouteReply: lambda peer, answer: self._on_answer(answer),
         }
 
     # ------------------------------------------------ what the layer above asks for (Table 4.7)
@@ -166,11 +166,11 @@ class Pan:
         self._pass_on(Route(key, self.me, message, mine), self.me.name)
 
     def answer(self, to: Contact, number: int, message: Message) -> None:
-        """Answer a request."""
+        """RouteReply a request."""
         if to.name == self.me.name:
-            self._on_answer(Answer(number, message))
+            self._on_answer(RouteReply(number, message))
         else:
-            self.send(to, Answer(number, message))
+            self.send(to, RouteReply(number, message))
 
     def send(self, to: Contact, message: Message) -> None:
         """Send a message directly, over a new link if there is none."""
@@ -233,7 +233,7 @@ class Pan:
         if answer is not None:
             self.answer(routed.source, routed.number, answer)
 
-    def _on_answer(self, answer: Answer) -> None:
+    def _on_answer(self, answer: RouteReply) -> None:
         then = self._pending.pop(answer.number, None)
         if then is not None:
             self._out.append(SetTimer(f"{_REQUEST}{answer.number}", None))

@@ -272,18 +272,27 @@ class Hermes(OverlayRouter):
         until = float("inf") if is_bridge(who.name) else self.now + self.lease
         if isinstance(message, AdvertisementMessage):
             table = tree.table(Kind.ADVERTISEMENT, message.is_bridged)
-            self._change(tree, table, who, message.advertisement, message.cancels, until)
-            self._pull(tree, [message.advertisement])
+            self._change(tree, table, who, message, message.advertisement, until)
+            self._pull(tree, [message.advertisement, *message.uncovered])
         else:
             table = tree.table(Kind.BY_TYPE if message.by_type else Kind.BY_ATTRIBUTE, message.is_bridged)
-            self._change(tree, table, who, message.filter, message.cancels, until)
+            self._change(tree, table, who, message, message.filter, until)
         self._tell_child(tree)
         self._prune(tree)
 
     def _change(
-        self, tree: Tree, table: Table[Any], who: Peer, item: Any, cancels: bool, until: float
+        self,
+        tree: Tree,
+        table: Table[Any],
+        who: Peer,
+        message: AdvertisementMessage | SubscriptionMessage,
+        item: Any,
+        until: float,
     ) -> None:
-        self._tell(tree, table, table.cancel(who, item) if cancels else table.add(who, item, until))
+        if message.cancels:
+            self._tell(tree, table, table.cancel(who, item, message.uncovered, until))
+        else:
+            self._tell(tree, table, table.add(who, item, until))
 
     def _prune(self, tree: Tree) -> None:
         if tree.is_empty and self.trees.get(tree.name) is tree:
@@ -372,7 +381,7 @@ class Hermes(OverlayRouter):
     def _hand_out(self, notification: Notify, by: By) -> None:
         interested = self.interests.interested(notification.event)
         if by is not By.BOTH:
-            interested = {who for who in interested if self._meets(who, notification.event, by)}
+            interested = [who for who in interested if self._meets(who, notification.event, by)]
         if interested:
             routed = self._routed(notification, interested, ())
             self.outbox.append(routed._replace(event=notification.event))
@@ -466,9 +475,10 @@ class Hermes(OverlayRouter):
 def _message(
     tree: str, kind: Kind, change: Change[Any], is_bridged: bool
 ) -> AdvertisementMessage | SubscriptionMessage:
+    _, item, added, uncovered = change
     if kind is Kind.ADVERTISEMENT:
-        return AdvertisementMessage(tree, change.filter, not change.added, is_bridged)
-    return SubscriptionMessage(tree, change.filter, kind is Kind.BY_TYPE, not change.added, is_bridged)
+        return AdvertisementMessage(tree, item, not added, is_bridged, uncovered)
+    return SubscriptionMessage(tree, item, kind is Kind.BY_TYPE, not added, is_bridged, uncovered)
 
 
 def _name(type: str, replica: int) -> str:  # noqa: A002

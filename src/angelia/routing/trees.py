@@ -28,7 +28,7 @@ from angelia.filter.parser import Constraint
 from angelia.filter.poset import Coverable, Poset
 from angelia.overlay import key_of
 from angelia.routing.base import Interests, Interface, Peer, Seen
-from angelia.routing.forwarding import Change, Forwarding
+from angelia.routing.forwarding import Change, Forwarding, Outcome
 from angelia.routing.peer import not_on_any_spanning_tree
 from angelia.types import TypeRegistry
 
@@ -75,32 +75,35 @@ class Table(Generic[F]):
         self.leases: dict[str, dict[F, float]] = {}  # by peer
         self._interests = interests
 
-    def interested(self, event: Event) -> set[Interface]:
+    def interested(self, event: Event) -> list[Interface]:
         """Who asked for something that matches."""
-        return set() if self._interests is None else self._interests.interested(event)
+        return [] if self._interests is None else self._interests.interested(event)
 
     def add(self, who: Interface, item: F, until: float) -> list[Change[F]]:
         """Somebody asks for something, or advertises it, until a time."""
         if isinstance(who, Peer):
             self.leases.setdefault(who.name, {})[item] = until
-        return self._note(who, *self.entries.add(who, item))
+        return self._note(who, self.entries.add(who, item))
 
-    def cancel(self, who: Peer, item: F) -> list[Change[F]]:
-        """A peer no longer asks for what an item covers."""
-        leases = self.leases.get(who.name, {})
+    def cancel(self, who: Peer, item: F, uncovered: tuple[F, ...], until: float) -> list[Change[F]]:
+        """A peer no longer asks for what an item covers, but for others in its place."""
+        leases = self.leases.setdefault(who.name, {})
         for other in [other for other in leases if item.covers(other, None)]:
             del leases[other]
-        return self._note(who, [], *self.entries.remove(who, item))
+        leases |= dict.fromkeys(uncovered, until)
+        if not leases:
+            del self.leases[who.name]
+        return self._note(who, self.entries.remove(who, item, uncovered))
 
     def replace(self, who: Interface, items: Iterable[F]) -> list[Change[F]]:
         """Somebody asks for these and nothing else."""
-        return self._note(who, *self.entries.replace(who, items))
+        return self._note(who, self.entries.replace(who, items))
 
     def remove(self, peer: str) -> list[Change[F]]:
         """A peer is gone, with all that came from it; and it knows nothing any more."""
         self.leases.pop(peer, None)
         self.entries.forget(peer)
-        return self._note(Peer(peer), [], *self.entries.remove_all(Peer(peer)))
+        return self._note(Peer(peer), self.entries.remove_all(Peer(peer)))
 
     def expire(self, now: float) -> tuple[list[F], list[Change[F]]]:
         """Drop what was not renewed in time; returns that, and what to tell the neighbours."""
@@ -124,15 +127,13 @@ class Table(Generic[F]):
         """What was told to a peer, or to all."""
         return [c for c in self.entries.again(self.entries.poset) if peer in (None, c.peer)]
 
-    def _note(
-        self, who: Interface, added: list[F], dropped: list[F], changes: list[Change[F]]
-    ) -> list[Change[F]]:
+    def _note(self, who: Interface, outcome: Outcome[F]) -> list[Change[F]]:
         if self._interests is not None:
-            for item in dropped:
+            for item in outcome.dropped:
                 self._interests.remove(who, item)  # type: ignore[arg-type] # a table of filters
-            for item in added:
+            for item in outcome.added:
                 self._interests.add(who, item)  # type: ignore[arg-type]
-        return changes
+        return outcome.changes
 
 
 class Tree:

@@ -26,7 +26,17 @@ from angelia.pattern import Pattern
 from angelia.sim.checker import Checker
 from angelia.sim.clients import Client
 from angelia.sim.engine import Simulation
-from angelia.sim.faults import ADVERTISING, NUMBERED, OVERLAYS, Delay, Duplicate, Heal, Partition, Reorder, Slow
+from angelia.sim.faults import (
+    ADVERTISING,
+    NUMBERED,
+    OVERLAYS,
+    Delay,
+    Duplicate,
+    Heal,
+    Partition,
+    Reorder,
+    Slow,
+)
 from angelia.sim.links import Distance, Link
 from angelia.sim.vocabulary import TYPES, random_advertisement, random_event, random_filter
 from angelia.types import TypeRegistry
