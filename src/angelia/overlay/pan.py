@@ -364,6 +364,9 @@ class Pan:
             self._must_repair |= self.leaf_set.remove(name)
             row = self.table.remove(contact)
             self.neighbourhood.remove(name)
+            for other in list(self.known.values()):  # those of one table may have a place in another now
+                if other.name != name:
+                    self._insert(other, self.proximity[other.name])
             self._tables_changed()
             if row is not None:
                 self._fill(row)

@@ -39,6 +39,8 @@ from angelia.types import EventType, TypeRegistry
 
 __all__ = ["Repository"]
 
+_ATTEMPTS = 3  # of a request
+
 
 class _Broker(Protocol):
     """What the repository needs of its router."""
@@ -103,8 +105,20 @@ class Repository:
 
     def _define(self, given: FromClient, event_type: EventType) -> None:
         self._defining.add(given.client)
-        key = key_of(event_type.name)
-        self._broker.pan.request(TypeMessage(event_type), key, partial(self._defined, given, event_type.name))
+        self._ask(event_type.name, TypeMessage(event_type), partial(self._defined, given, event_type.name))
+
+    def _ask(
+        self, name: str, message: Message, then: Callable[[Message | None], None], attempts: int = _ATTEMPTS
+    ) -> None:
+        """Ask the rendezvous node of a type; if it fails before it answers, another takes its place."""
+
+        def answered(answer: Message | None) -> None:
+            if answer is None and attempts > 1:
+                self._ask(name, message, then, attempts - 1)
+            else:
+                then(answer)
+
+        self._broker.pan.request(message, key_of(name), answered)
 
     def _defined(self, given: FromClient, name: str, answer: Message | None) -> None:
         error: str | None = f"the rendezvous node of {name} did not answer; try again"
@@ -139,7 +153,7 @@ class Repository:
         if name not in self._asking:
             self._asking.add(name)
             self._copies.add(name)
-            self._broker.pan.request(Lookup(name), key_of(name), partial(self._found, name))
+            self._ask(name, Lookup(name), partial(self._found, name))
 
     def _found(self, name: str, answer: Message | None) -> None:
         self._asking.discard(name)
@@ -181,7 +195,7 @@ class Repository:
         if parent is None or parent in self._broker.registry:
             return self._accept(message.event_type)
         then = partial(self._parent_found, message.event_type, source, number)
-        self._broker.pan.request(Lookup(parent), key_of(parent), then)
+        self._ask(parent, Lookup(parent), then)
         return None
 
     def _parent_found(

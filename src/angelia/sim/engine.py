@@ -90,13 +90,14 @@ class Refusal(NamedTuple):
 class Broker:
     """A broker: its node (None while it is down), where it stands, and its links by peer."""
 
-    __slots__ = ("channels", "host", "is_gateway", "links", "name", "node", "timers")
+    __slots__ = ("channels", "host", "is_gateway", "is_hung", "links", "name", "node", "timers")
 
     def __init__(self, name: str, host: int, is_gateway: bool, node: Node) -> None:
         self.name = name
         self.host = host
         self.is_gateway = is_gateway
         self.node: Node | None = node
+        self.is_hung = False
         self.links: dict[str, Link] = {}
         self.channels: dict[str, Channel] = {}  # those that are up
         self.timers: dict[str, int] = {}  # those that are set, with their numbers
@@ -311,7 +312,7 @@ class Simulation:
     def crash(self, name: str) -> None:
         """A broker dies, with all its state; its links go down."""
         broker = self.broker(name)
-        broker.node = None
+        broker.node, broker.is_hung = None, False
         broker.timers.clear()
         self._note("fault", name, "", "crash", self._next(), "")
         for link in broker.links.values():
@@ -320,6 +321,14 @@ class Simulation:
         for number, client, request in lost:
             del self._waiting[number]
             self._refused(client, request, "the broker is down", number)
+
+    def hang(self, name: str) -> None:
+        """A broker stops, though its links are up: what comes to it is lost, and it says nothing more."""
+        broker = self.broker(name)
+        self._note("fault", name, "", "hang", self._next(), "")
+        if broker.node is not None:
+            broker.is_hung = True
+            broker.node.handle = lambda input, now: []  # type: ignore[method-assign]
 
     def restart(self, name: str, resubscribe: bool = True) -> None:
         """A broker is back, empty. Its clients ask again for what they had, or have lost it."""
@@ -469,7 +478,7 @@ class Simulation:
             self._later(broker, _NEAR.latency, Measured(peer, None))
             return
         latency = self._between(broker, other).latency if link is None else link.channels[0].latency
-        there = other.node is not None and not (link is not None and link.is_cut)
+        there = other.node is not None and not other.is_hung and not (link is not None and link.is_cut)
         self._later(broker, 2 * latency, Measured(peer, 2 * latency if there else None))
 
     def _connect(self, broker: Broker, peer: str) -> None:

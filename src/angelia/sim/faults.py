@@ -4,6 +4,7 @@
 |----------------------------------|--------------------------|-------------------------------------------|
 | `Crash("b1")`                    | `crash b1`               | the broker dies, its state is lost        |
 | `Restart("b1")`                  | `restart b1`             | it is back, empty; clients ask again      |
+| `Hang("b1")`                     | `hang b1`                | it is silent, though its links stay up    |
 | `Cut("b1", "b2")`                | `cut b1 b2`              | the link goes down                        |
 | `Restore("b1", "b2")`            | `restore b1 b2`          | and comes up again                        |
 | `Partition(("b1", "b2"))`        | `partition b1 b2`        | all links to the other brokers are cut    |
@@ -13,7 +14,7 @@
 | `Duplicate("b1", "b2", 0.1)`     | `duplicate b1 b2 0.1`    | with that probability, a message is twice |
 | `Reorder("b1", "b2", 0.5)`       | `reorder b1 b2 0.5`      | messages come up to so much out of turn   |
 
-The first eight apply to every router. The last two do not: the acyclic routers (`hierarchical`, `peer`,
+All but the last two apply to every router. The last two do not: the acyclic routers (`hierarchical`, `peer`,
 `advertisement`, `hybrid`) stand on links that are first in, first out and exactly once, as SIENA says
 of its servers' connections and as TCP gives; an unsubscription that overtakes a subscription would
 be another history. Flooding and the general routers number their notifications, link states and
@@ -41,6 +42,7 @@ __all__ = [
     "Delay",
     "Duplicate",
     "Fault",
+    "Hang",
     "Heal",
     "Partition",
     "Reorder",
@@ -77,6 +79,17 @@ class Crash(Fault):
     def apply(self, sim: Simulation) -> None:
         """Do it."""
         sim.crash(self.broker)
+
+
+@dataclass(frozen=True)
+class Hang(Fault):
+    """A broker neither hears nor says anything more, but its links are up; only heartbeats tell."""
+
+    broker: str
+
+    def apply(self, sim: Simulation) -> None:
+        """Do it."""
+        sim.hang(self.broker)
 
 
 @dataclass(frozen=True)
@@ -196,6 +209,7 @@ class Reorder(_Disorder):
 
 FAULTS: dict[str, type[Fault]] = {
     "crash": Crash,
+    "hang": Hang,
     "restart": Restart,
     "cut": Cut,
     "restore": Restore,
