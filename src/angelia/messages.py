@@ -25,6 +25,7 @@ __all__ = [
     "Connect",
     "Contact",
     "Contacts",
+    "CreateGroup",
     "DefineType",
     "Definitions",
     "Deliver",
@@ -39,12 +40,15 @@ __all__ = [
     "Input",
     "Interest",
     "Join",
+    "JoinGroup",
     "Leave",
+    "LeaveGroup",
     "LinkState",
     "Lookup",
     "Measure",
     "Measured",
     "Message",
+    "Multicast",
     "Notify",
     "NotifySequence",
     "PeerDown",
@@ -386,6 +390,34 @@ class PublicationMessage(_Struct, frozen=True):
     is_bridged: bool = False
 
 
+# ------------------------------------------------ of Scribe (HERMES 2.3.2)
+
+
+class CreateGroup(_Struct, frozen=True):
+    """There is to be a group; for its rendezvous point, and those that may take its place."""
+
+    group: str
+
+
+class JoinGroup(_Struct, frozen=True):
+    """The broker before is a child in the tree of a group; routed towards its rendezvous point."""
+
+    group: str
+
+
+class LeaveGroup(_Struct, frozen=True):
+    """The sender is no longer a child in the tree of a group."""
+
+    group: str
+
+
+class Multicast(_Struct, frozen=True):
+    """An event for a group: up to the rendezvous point, then down the tree."""
+
+    group: str
+    notification: Notify
+
+
 Message = (
     Notify
     | NotifySequence
@@ -415,6 +447,10 @@ Message = (
     | AdvertisementMessage
     | SubscriptionMessage
     | PublicationMessage
+    | CreateGroup
+    | JoinGroup
+    | LeaveGroup
+    | Multicast
 )
 
 

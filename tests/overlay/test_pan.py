@@ -60,7 +60,7 @@ def test_leaf_set_keeps_the_nearest_on_both_sides():
     assert leaves.nearest(119) == contact(120)
     assert leaves.nearest(101) is None
     assert leaves.remove("n5f") is True
-    assert [number(c.id) for c in leaves.smaller][0] == 90
+    assert number(leaves.smaller[0].id) == 90
 
 
 def test_routing_table_prefers_the_nearest_and_keeps_backups():

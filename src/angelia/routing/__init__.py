@@ -8,6 +8,7 @@ from angelia.routing.hermes import Hermes
 from angelia.routing.hierarchical import Hierarchical
 from angelia.routing.hybrid import Hybrid
 from angelia.routing.peer import SubscriptionForwarding
+from angelia.routing.scribe import Scribe
 from angelia.routing.subscription_flooding import SubscriptionFlooding
 
 ROUTERS: dict[str, type[Router]] = {
@@ -19,6 +20,7 @@ ROUTERS: dict[str, type[Router]] = {
     "general": GeneralPeer,
     "hybrid": Hybrid,
     "hermes": Hermes,
+    "scribe": Scribe,
 }
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Peer",
     "Routed",
     "Router",
+    "Scribe",
     "SubscriptionFlooding",
     "SubscriptionForwarding",
 ]

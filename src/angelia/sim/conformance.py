@@ -43,11 +43,13 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "hybrid": _ACYCLIC,
     # Of an overlay the links are those through which brokers join it.
     "hermes": _ACYCLIC,
+    "scribe": _ACYCLIC,
 }
 
 # How the routers are set up: overlays so that they repair themselves in a few seconds (`workload.REPAIR`).
 _QUICK: dict[str, Any] = {"heartbeat": 1.0, "refresh": 1.0, "lease": 3.0, "timeout": 1.0}
 OPTIONS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
+    "scribe": lambda rng: {**_QUICK, "b": rng.choice((1, 2, 4)), "leaf_set": rng.choice((4, 8))},
     "hermes": lambda rng: {
         **_QUICK,
         "b": rng.choice((1, 2, 4)),

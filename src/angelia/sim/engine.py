@@ -176,6 +176,7 @@ class Simulation:
             self.links.remove(link)
             del self.brokers[link.a].links[link.b], self.brokers[link.b].links[link.a]
         del self.brokers[name]
+        broker.node = None
         self._note("fault", name, "", "leave", self._next(), "")
 
     def connect(self, a: str, b: str, distance: Distance | None = None) -> Link:
@@ -328,7 +329,7 @@ class Simulation:
         self._note("fault", name, "", "hang", self._next(), "")
         if broker.node is not None:
             broker.is_hung = True
-            broker.node.handle = lambda input, now: []  # type: ignore[method-assign]
+            broker.node.handle = lambda given, now: []  # type: ignore[method-assign]
 
     def restart(self, name: str, resubscribe: bool = True) -> None:
         """A broker is back, empty. Its clients ask again for what they had, or have lost it."""

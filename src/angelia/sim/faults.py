@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 # The routers that link brokers themselves, and repair what fails after a while.
-OVERLAYS = frozenset({"hermes"})
+OVERLAYS = frozenset({"hermes", "scribe"})
 
 # The routers whose parties may publish only what they have advertised.
 ADVERTISING = frozenset({"advertisement", "hermes"})

@@ -21,6 +21,9 @@ def check_agreement(sim: Simulation) -> None:
         linked = {peer for peer, link in sim.brokers[name].links.items() if link.is_up}
         if set(state["neighbors"]) != linked:
             raise Violation(f"{name} has the neighbours {set(state['neighbors'])}, but links to {linked}")
+    if any("groups" in node.state() for node in nodes.values()):
+        _check_groups(nodes)
+        return
     if any("trees" in node.state() for node in nodes.values()):
         _check_trees(nodes)
         return
@@ -67,6 +70,18 @@ def _check_trees(nodes: Mapping[str, Node]) -> None:
                             raise Violation(f"{name} has forwarded {item} to {peer}, which is gone")
 
 
+def _check_groups(nodes: Mapping[str, Node]) -> None:
+    """Of Scribe: parents and children know each other."""
+    groups = {name: node.state()["groups"] for name, node in nodes.items()}
+    for name, mine in groups.items():
+        for group, (parent, children) in mine.items():
+            for child in children:
+                if groups.get(child, {}).get(group, (None, ()))[0] != name:
+                    raise Violation(f"{name} has {child} for a child in the group {group}, which it is not")
+            if parent is not None and name not in groups.get(parent, {}).get(group, (None, ()))[1]:
+                raise Violation(f"{name} has the parent {parent} in the group {group}, which does not know")
+
+
 def _is_row(row: object) -> bool:
     """Whether a table tells to whom a filter was forwarded; some routers do not need to."""
     return isinstance(row, tuple)
@@ -99,7 +114,7 @@ def check_empty(sim: Simulation) -> None:
         if broker.node is None:
             continue
         state = broker.node.state()
-        for table in ("subscriptions", "advertisements", "patterns", "parties"):
+        for table in ("subscriptions", "advertisements", "groups", "patterns", "parties"):
             if state.get(table):
                 raise Violation(f"{name} still has {table}: {_first(state[table])}")
         for origin, filters in state.get("wanted", {}).items():

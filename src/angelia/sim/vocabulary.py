@@ -12,9 +12,17 @@ from datetime import UTC, datetime
 
 from angelia.event import Event, Value, format_timestamp
 from angelia.filter import Advertisement, Filter
+from angelia.filter.topics import topic_filter
 from angelia.types import EventType
 
-__all__ = ["TYPES", "random_advertisement", "random_event", "random_filter"]
+__all__ = [
+    "TYPES",
+    "random_advertisement",
+    "random_event",
+    "random_filter",
+    "random_topic_event",
+    "random_topic_filter",
+]
 
 _COMMON = {"x": "integer?", "y": "float?", "s": "string?", "b": "boolean?", "at": "timestamp?"}
 
@@ -30,6 +38,7 @@ _NAMES = [event_type.name for event_type in TYPES]
 _NUMBERS = range(5)
 _STRINGS = ("a", "ab", "abc", "b", "ba", "cab")
 _TIMES = tuple(datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3))
+_TOPICS = ("news", "sports", "sports/football", "sports/football/uk", "sports/tennis")
 _REGEXES = ("^a", "b$", "^[ab]+$")
 
 
@@ -118,6 +127,23 @@ def random_event(rng: random.Random, number: int) -> Event:
     kept = {name: value for name, value in values.items() if rng.random() < 0.75}
     name = rng.choice(_NAMES) if rng.random() < 0.45 else None
     return Event(kept, type=name, id=f"e{number}")
+
+
+def random_topic_filter(rng: random.Random) -> Filter:
+    """A filter that is about topics, more often than not."""
+    drawn = random_filter(rng)
+    if any(part.types for part in drawn.conjunctions) or rng.random() < 0.3:
+        return drawn
+    topics = topic_filter(rng.choice(_TOPICS) + rng.choice(("", "/#")))
+    return topics if rng.random() < 0.6 else topics & drawn
+
+
+def random_topic_event(rng: random.Random, number: int) -> Event:
+    """An event with a topic, unless it has a type."""
+    event = random_event(rng, number)
+    if event.type is not None:
+        return event
+    return Event({**event.attributes, "topic": rng.choice(_TOPICS)}, id=event.id)
 
 
 def random_advertisement(rng: random.Random) -> Advertisement:

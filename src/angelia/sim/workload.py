@@ -38,7 +38,14 @@ from angelia.sim.faults import (
     Slow,
 )
 from angelia.sim.links import Distance, Link
-from angelia.sim.vocabulary import TYPES, random_advertisement, random_event, random_filter
+from angelia.sim.vocabulary import (
+    TYPES,
+    random_advertisement,
+    random_event,
+    random_filter,
+    random_topic_event,
+    random_topic_filter,
+)
 from angelia.types import TypeRegistry
 
 __all__ = ["REPAIR", "Workload"]
@@ -63,6 +70,9 @@ class Workload:
         self.advertises = sim.routing in ADVERTISING
         self.is_cyclic = sim.routing in NUMBERED
         self.is_overlay = sim.routing in OVERLAYS
+        topics = sim.routing == "scribe"
+        self._random_filter = random_topic_filter if topics else random_filter
+        self._random_event = random_topic_event if topics else random_event
         linked = not self.is_overlay  # links are there to be cut; an overlay makes others
         self.changes: dict[str, tuple[int, Callable[[], None]]] = {
             "subscribe": (8, self._subscribe),
@@ -184,13 +194,15 @@ class Workload:
 
     def _subscribe(self) -> None:
         if client := self._client():
-            self._submit(client, Subscribe(self._party(client), random_filter(self.rng)))
+            self._submit(client, Subscribe(self._party(client), self._random_filter(self.rng)))
 
     def _unsubscribe(self) -> None:
         if client := self._client():
             party = self._party(client)
             mine = client.subscriptions.get(party)
-            cancel = self.rng.choice(mine) if mine and self.rng.random() < 0.7 else random_filter(self.rng)
+            cancel = (
+                self.rng.choice(mine) if mine and self.rng.random() < 0.7 else self._random_filter(self.rng)
+            )
             self._cancel(client, party, cancel)
 
     def _cancel(self, client: Client, party: str, cancel: Filter) -> None:
@@ -242,7 +254,7 @@ class Workload:
     def _publish(self) -> None:
         if client := self._client():
             self._events += 1
-            party, event = self._party(client), random_event(self.rng, self._events)
+            party, event = self._party(client), self._random_event(self.rng, self._events)
             node = self.sim.brokers[client.broker].node
             assert node is not None
             if self.advertises and not self._may_publish(client, party, event, node.registry):
