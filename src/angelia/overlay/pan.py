@@ -117,7 +117,7 @@ class Pan:
         self.leaf_set = LeafSet(self._number, settings.leaf_set)
         self.table = RoutingTable(self._number, settings.b, settings.backups)
         self.neighbourhood = Neighbourhood(settings.neighbourhood)
-        self.known: dict[str, Contact] = {}  # all that are in a table
+        self._known: dict[str, Contact] | None = None
         self.proximity: dict[str, float] = {}
         self.version = 0  # grows with each change of the tables
         self._measuring: dict[str, Contact] = {}
@@ -131,6 +131,7 @@ class Pan:
         self._requests = 0
         self._pending: dict[int, Callable[[Message | None], None]] = {}
         self._beats = False
+        self._next_beat = 0.0
         self._handlers: dict[type, Callable[[str, Any], None]] = {
             Join: self._on_join,
             Contacts: self._on_contacts,
@@ -139,6 +140,14 @@ class Pan:
             Route: lambda peer, routed: self._pass_on(routed, peer),
             RouteReply: lambda peer, answer: self._on_answer(answer),
         }
+
+    @property
+    def known(self) -> dict[str, Contact]:
+        """All nodes that are in a table, by name."""
+        if self._known is None:
+            members = (*self.leaf_set.members, *self.table.members, *self.neighbourhood.members)
+            self._known = {contact.name: contact for contact in members}
+        return self._known
 
     # ------------------------------------------------ what the layer above asks for (Table 4.7)
 
@@ -246,6 +255,7 @@ class Pan:
         self._heard[peer] = self._clock()
         if not self._beats and self.settings.heartbeat is not None:
             self._beats = True
+            self._next_beat = self._clock() + self.settings.heartbeat
             self._out.append(SetTimer(_BEAT, self.settings.heartbeat))
         returned = self._failed.pop(peer, None) is not None
         for message in self._waiting.pop(peer, ()):
@@ -328,9 +338,10 @@ class Pan:
 
     def _consider(self, contacts: Iterable[Contact]) -> None:
         """Measure those that are new, and are not known to be dead."""
+        known = self.known
         for contact in contacts:
             name = contact.name
-            if name == self.me.name or name in self._measuring or name in self._failed or name in self.known:
+            if name == self.me.name or name in self._measuring or name in self._failed or name in known:
                 continue
             if name in self.proximity:
                 self._insert(contact, self.proximity[name])
@@ -351,8 +362,7 @@ class Pan:
 
     def _tables_changed(self) -> None:
         self.version += 1
-        all_of_them = (*self.leaf_set.members, *self.table.members, *self.neighbourhood.members)
-        self.known = {contact.name: contact for contact in all_of_them}
+        self._known = None
 
     def fail(self, name: str) -> None:
         """A node is dead or gone: find others in its place, send what was meant for it elsewhere."""
@@ -407,6 +417,9 @@ class Pan:
         beat = self.settings.heartbeat
         assert beat is not None
         now = self._clock()
+        if now > self._next_beat + beat:  # this node was asleep, not the others
+            self._heard = dict.fromkeys(self._heard, now)
+        self._next_beat = now + beat
         silent = now - beat * self.settings.patience
         for name in [n for n, heard in self._heard.items() if heard < silent and n in self.known]:
             if name in self._peers:

@@ -20,19 +20,19 @@ class LeafSet:
         self._half = size // 2
         self.larger: list[Contact] = []  # the nearest first
         self.smaller: list[Contact] = []
-
-    @property
-    def members(self) -> tuple[Contact, ...]:
-        """All of them, each once: in a small network a node is on both sides."""
-        return tuple(dict.fromkeys((*self.larger, *self.smaller)))
+        self.members: tuple[Contact, ...] = ()  # all, each once: in a small network a node is on both sides
+        self._reach = (0, 0)  # how far it is to the last ones, on both sides
 
     def add(self, contact: Contact) -> bool:
         """Take a node in if it is near enough; returns whether it is."""
-        members = self.members
-        if contact in members:
+        if contact in self.members:
             return False
-        self._choose([*members, contact])
-        return contact in self.larger or contact in self.smaller
+        value = number(contact.id)
+        ahead, behind = clockwise(self._me, value), clockwise(value, self._me)
+        if len(self.larger) == self._half and ahead > self._reach[0] and behind > self._reach[1]:
+            return False
+        self._choose([*self.members, contact])
+        return contact in self.members
 
     def remove(self, name: str) -> bool:
         """A node is gone; returns whether it was here."""
@@ -50,6 +50,8 @@ class LeafSet:
 
         self.larger = sorted(among, key=ahead)[: self._half]
         self.smaller = sorted(among, key=behind)[: self._half]
+        self.members = tuple(dict.fromkeys((*self.larger, *self.smaller)))
+        self._reach = (ahead(self.larger[-1]), behind(self.smaller[-1])) if among else (0, 0)
 
     def covers(self, key: int) -> bool:
         """Whether a key lies in the range of the set, so that the nearest node is in there, or this one."""

@@ -427,13 +427,14 @@ class Hermes(OverlayRouter):
             for table in tree.tables:
                 self._tell(tree, table, table.told(peer))
 
-    def refresh(self) -> None:
+    def refresh(self, expire: bool) -> None:
         """Renew what others hold, and drop what was not renewed here."""
+        now = self.now if expire else 0.0
         for tree in list(self.trees.values()):
-            children = {child: until for child, until in tree.children.items() if until > self.now}
+            children = {child: until for child, until in tree.children.items() if until > now}
             is_less, tree.children = len(children) < len(tree.children), children
             for table in tree.tables:
-                gone, changes = table.expire(self.now)
+                gone, changes = table.expire(now)
                 self._tell(tree, table, changes)
                 if table.kind is Kind.ADVERTISEMENT:
                     self._pull(tree, gone)

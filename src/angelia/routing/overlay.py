@@ -40,6 +40,7 @@ class OverlayRouter(Router):
         self._version = 0  # of Pan's tables, as this layer knows them
         self._lost: set[str] = set()  # peers whose link went down
         self._is_refreshing = False
+        self._next_refresh = 0.0
 
     def start(self, address: str) -> None:
         """The broker can be reached by others at this address."""
@@ -52,6 +53,7 @@ class OverlayRouter(Router):
         super().peer_up(peer, master)
         if self.refresh_interval is not None and not self._is_refreshing:
             self._is_refreshing = True
+            self._next_refresh = self.now + self.refresh_interval
             self.outbox.append(SetTimer(_REFRESH, self.refresh_interval))
         self.pan.peer_up(peer)
         if peer in self._lost:
@@ -81,8 +83,10 @@ class OverlayRouter(Router):
 
     def timer(self, name: str) -> list[Effect]:
         """A timer has run out."""
-        if name == _REFRESH:
-            self.refresh()
+        if name == _REFRESH and self.refresh_interval is not None:
+            # Who was asleep for long has not heard what the others have renewed meanwhile.
+            self.refresh(expire=self.now <= self._next_refresh + self.refresh_interval)
+            self._next_refresh = self.now + self.refresh_interval
             self.outbox.extend(Disconnect(peer) for peer in list(self.peers) if self._is_idle(peer))
             self.outbox.append(SetTimer(_REFRESH, self.refresh_interval))
         elif not self.pan.timer(name):
@@ -117,8 +121,8 @@ class OverlayRouter(Router):
         """Messages may go other ways than before."""
 
     @abstractmethod
-    def refresh(self) -> None:
-        """Renew what others hold for this broker, and drop what was not renewed."""
+    def refresh(self, expire: bool) -> None:
+        """Renew what others hold for this broker, and drop what was not renewed, if that is known."""
 
     @abstractmethod
     def returned(self, peer: str) -> None:

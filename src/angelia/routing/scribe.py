@@ -216,10 +216,11 @@ class Scribe(OverlayRouter):
             if group.parent == peer:
                 self._join(name)
 
-    def refresh(self) -> None:
+    def refresh(self, expire: bool) -> None:
         """Join anew, and forget children that have not."""
+        now = self.now if expire else 0.0
         for name, group in list(self.groups.items()):
-            group.children = {child: until for child, until in group.children.items() if until > self.now}
+            group.children = {child: until for child, until in group.children.items() if until > now}
             self._leave_if_unneeded(name)
             if group.is_needed:
                 self._join(name)

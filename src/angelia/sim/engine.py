@@ -4,8 +4,8 @@ What is to happen is in a heap, by time and then by number. An input is given to
 become messages under way, deliveries and replies. Nothing takes time but the links. The same seed
 and the same calls give the same run, and the same journal, byte for byte.
 
-Timers of nodes run in the same time, but do not keep a run going that has no end: `run()` stops when
-nothing but timers is left, `run(until)` lets them fire until then. In an overlay, brokers link themselves:
+Timers of nodes fire in `run(until)` alone: without a time they would go on for ever, so `run()` leaves
+them standing, and ends when nothing else is left to happen. In an overlay, brokers link themselves:
 a link that a node asks for is up after the way there, or the node is told by then that it cannot be.
 
 Both ends of a link learn at the same instant that it is up or down. What is under way on a link that
@@ -183,6 +183,10 @@ class Simulation:
         """Link two brokers; in a hierarchy, `b` becomes the master of `a` (but not between gateways)."""
         return self._link(a, b, distance or self._between(self.broker(a), self.broker(b)))
 
+    def distance(self, a: str, b: str) -> Distance:
+        """How far two brokers are from each other, linked or not."""
+        return self._between(self.broker(a), self.broker(b))
+
     def _between(self, a: Broker, b: Broker) -> Distance:
         if self._distance is not None:
             return self._distance(a.host, b.host)
@@ -238,12 +242,11 @@ class Simulation:
         heappush(self._heap, (time, self._next(), None, do, 0, 0, 0))
 
     def run(self, until: float = inf) -> None:
-        """Go on until nothing but timers is left to happen, or until a time."""
-        heap, brokers, timers = self._heap, self.brokers, self._timers
+        """Go on until nothing but timers is left to happen, or, timers included, until a time."""
+        heap, brokers = self._heap, self.brokers
+        timers = self._timers if until < inf else []
         while True:
-            if timers and timers[0][0] <= (heap[0][0] if heap else until if until < inf else -inf):
-                if timers[0][0] > until:
-                    break
+            if timers and timers[0][0] <= (min(heap[0][0], until) if heap else until):
                 self._fire()
                 continue
             if not heap or heap[0][0] > until:
@@ -329,7 +332,7 @@ class Simulation:
         self._note("fault", name, "", "hang", self._next(), "")
         if broker.node is not None:
             broker.is_hung = True
-            broker.node.handle = lambda given, now: []  # type: ignore[method-assign]
+            broker.node.handle = lambda given, now: []  # type: ignore[method-assign, assignment]
 
     def restart(self, name: str, resubscribe: bool = True) -> None:
         """A broker is back, empty. Its clients ask again for what they had, or have lost it."""
@@ -456,7 +459,8 @@ class Simulation:
             heappush(self._timers, (self.now + effect.delay, number, broker.name, effect.name))
 
     def _fire(self) -> None:
-        self.now, number, name, timer = heappop(self._timers)
+        time, number, name, timer = heappop(self._timers)
+        self.now = max(self.now, time)  # it may have stood while others went on
         broker = self.brokers.get(name)
         if broker is not None and broker.timers.get(timer) == number:
             del broker.timers[timer]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from enum import Enum
 from typing import NamedTuple
 
 from angelia.messages import (
@@ -137,6 +138,8 @@ def message_size(message: Message) -> int:
 
 
 def _size(value: object) -> int:
+    if isinstance(value, Enum):
+        return 0  # mostly the default, which is not written
     if isinstance(value, frozenset):  # of names
         return 16 * len(value)
     return sum(map(_size, value)) if isinstance(value, tuple) else len(str(value))
