@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
+from angelia.sim.experiments import hermes_figures, hermes_study
 from angelia.sim.experiments.figures import draw
 from angelia.sim.experiments.runners import runner
 from angelia.sim.experiments.study import FULL, QUICK, run_study, tasks
@@ -54,3 +57,32 @@ def siena(
     typer.echo(
         f"{len(study.runs):,} runs; {len(figures)} figures in {out / 'figures'}, data in {out / 'data'}"
     )
+
+
+@app.command()
+def hermes(
+    quick: Annotated[bool, typer.Option("--quick", help="Small networks and few runs: a minute.")] = False,
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each network; 5 in the thesis.")] = None,
+    out: Annotated[Path, typer.Option(help="Where figures and data go.")] = Path("hermes"),
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    seed: Annotated[int, typer.Option(help="Of the networks and of all places.")] = 1,
+) -> None:
+    """The evaluation of HERMES (thesis, chapter 5): Figures 5.5-5.12 as SVG and PNG, the data as Parquet and CSV."""
+    plan = hermes_study.QUICK if quick else hermes_study.FULL
+    plan = plan if runs is None else replace(plan, runs=runs)
+    with _bar(sum(1 for _ in hermes_study.tasks(plan, seed))) as done:
+        study = hermes_study.run_study(plan, seed, jobs, done)
+    study.save(out / "data")
+    figures = hermes_figures.draw(study, out / "figures")
+    typer.echo(
+        f"{len(study.runs):,} rows; {len(figures)} figures in {out / 'figures'}, data in {out / 'data'}"
+    )
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[], None]]:
+    """A progress bar of runs."""
+    columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console()) as progress:
+        bar = progress.add_task("runs", total=total)
+        yield lambda: progress.advance(bar)
