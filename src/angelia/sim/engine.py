@@ -90,7 +90,7 @@ class Refusal(NamedTuple):
 class Broker:
     """A broker: its node (None while it is down), where it stands, and its links by peer."""
 
-    __slots__ = ("channels", "host", "is_gateway", "is_hung", "links", "name", "node", "timers")
+    __slots__ = ("channels", "host", "is_gateway", "is_hung", "links", "name", "node", "options", "timers")
 
     def __init__(self, name: str, host: int, is_gateway: bool, node: Node) -> None:
         self.name = name
@@ -98,6 +98,7 @@ class Broker:
         self.is_gateway = is_gateway
         self.node: Node | None = node
         self.is_hung = False
+        self.options: Mapping[str, Any] = {}  # of its router, besides those of all
         self.links: dict[str, Link] = {}
         self.channels: dict[str, Channel] = {}  # those that are up
         self.timers: dict[str, int] = {}  # those that are set, with their numbers
@@ -151,16 +152,20 @@ class Simulation:
 
     # ------------------------------------------------ building
 
-    def add_broker(self, name: str, host: int = 0, is_gateway: bool = False) -> Broker:
-        """A new broker on a host; with `hybrid` routing, perhaps the gateway of a domain."""
+    def add_broker(self, name: str, host: int = 0, is_gateway: bool = False, **options: Any) -> Broker:
+        """A new broker on a host; with `hybrid` routing, perhaps the gateway of a domain.
+
+        `options` are those of its router, besides those of all brokers.
+        """
         if name in self.brokers:
             raise SimulationError(f"there is a broker {name} already")
-        broker = self.brokers[name] = Broker(name, host, is_gateway, self._node(name))
+        broker = self.brokers[name] = Broker(name, host, is_gateway, self._node(name, options))
+        broker.options = options
         self._note("fault", name, "", "join", self._next(), "")
         return broker
 
-    def _node(self, name: str) -> Node:
-        return Node(name, self.routing, address=name, **self.options)
+    def _node(self, name: str, options: Mapping[str, Any]) -> Node:
+        return Node(name, self.routing, address=name, **{**self.options, **options})
 
     def farewell(self, name: str) -> None:
         """A broker is told that it is going to leave, so that it can tell others (see `remove_broker`)."""
@@ -339,7 +344,7 @@ class Simulation:
         broker = self.broker(name)
         if broker.node is not None:
             raise SimulationError(f"{name} is not down")
-        broker.node = self._node(name)
+        broker.node = self._node(name, broker.options)
         self._note("fault", name, "", "restart", self._next(), "")
         for link in broker.links.values():
             self.settle(link)

@@ -67,7 +67,7 @@ def hermes(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     seed: Annotated[int, typer.Option(help="Of the networks and of all places.")] = 1,
 ) -> None:
-    """The evaluation of HERMES (thesis, chapter 5): Figures 5.5-5.12 as SVG and PNG, the data as Parquet and CSV."""
+    """The evaluation of HERMES (chapter 5): Figures 5.5-5.12 as SVG and PNG, the data as Parquet and CSV."""
     plan = hermes_study.QUICK if quick else hermes_study.FULL
     plan = plan if runs is None else replace(plan, runs=runs)
     with _bar(sum(1 for _ in hermes_study.tasks(plan, seed))) as done:

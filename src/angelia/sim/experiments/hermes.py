@@ -1,8 +1,8 @@
-"""One network of the HERMES study with its clients: publishers and subscribers of some event types (thesis 5.3).
+"""One network of the HERMES study with its clients: publishers and subscribers of event types (5.3).
 
-Every publisher advertises and publishes some of the types, every subscriber subscribes to some, chosen at random;
-clients stand at random brokers. Filtering is on types alone, as in the thesis. Hermes' subscriptions and
-publications are type- and attribute-based. Clients are added to a running network, so that one network
+Every publisher advertises and publishes some of the types, every subscriber subscribes to some, chosen at
+random; clients stand at random brokers. Filtering is on types alone, as in the thesis. Hermes' subscriptions
+and publications are type- and attribute-based. Clients are added to a running network, so that one network
 gives all points of a curve; the same seed places them alike in every network.
 """
 

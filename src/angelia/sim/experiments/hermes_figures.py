@@ -65,24 +65,24 @@ def _hops(study: Study, figure: Figure) -> None:
     axes.set_ylabel("messages / notifications")
 
 
-def _entries(name: str, x: str, label: str) -> Callable[[Study, Figure], None]:
+def _entries(name: str, x: str) -> Callable[[Study, Figure], None]:
     def plot(study: Study, figure: Figure) -> None:
         axes = figure.subplots()
         for network in ("hermes", "covadv-mst"):
             for kind in ("advertisement", "subscription"):
                 _plot(axes, network, line(study, name, network, x, f"{kind}_entries"), kind)
-        axes.set_xlabel(label)
+        axes.set_xlabel(f"event {x}")
         axes.set_ylabel("entries of routing tables")
 
     return plot
 
 
-def _messages(name: str, x: str, label: str) -> Callable[[Study, Figure], None]:
+def _messages(name: str, x: str) -> Callable[[Study, Figure], None]:
     def plot(study: Study, figure: Figure) -> None:
         for axes, kind in zip(figure.subplots(1, 3), DASHES, strict=True):
             for network in ("hermes", "covadv-mst"):
                 _plot(axes, network, line(study, name, network, x, f"{kind}_messages"), kind)
-            axes.set_xlabel(label)
+            axes.set_xlabel(f"event {x}")
             axes.set_ylabel(f"{kind} messages")
 
     return plot
@@ -133,32 +133,15 @@ def _churn(study: Study, figure: Figure) -> None:
         axes.set_ylabel(label)
 
 
-_SUBSCRIBERS, _PUBLISHERS = "event subscribers", "event publishers"
 FIGURES: Mapping[str, tuple[str, tuple[float, float], Callable[[Study, Figure], None]]] = {
     "figure-5.5": ("E1: latency per event notification", (11, 4.5), _latency),
     "figure-5.6": ("E1: hop count per event notification", (6.5, 4.5), _hops),
-    "figure-5.7": (
-        "E2: entries, by subscribers",
-        (7, 5),
-        _entries("E2 subscribers", "subscribers", _SUBSCRIBERS),
-    ),
-    "figure-5.8": (
-        "E2: entries, by publishers",
-        (7, 5),
-        _entries("E2 publishers", "publishers", _PUBLISHERS),
-    ),
-    "figure-5.9": ("E2: entries, by brokers", (7, 5), _entries("E2 brokers", "brokers", "event brokers")),
+    "figure-5.7": ("E2: entries, by subscribers", (7, 5), _entries("E2 subscribers", "subscribers")),
+    "figure-5.8": ("E2: entries, by publishers", (7, 5), _entries("E2 publishers", "publishers")),
+    "figure-5.9": ("E2: entries, by brokers", (7, 5), _entries("E2 brokers", "brokers")),
     "figure-5.10": ("E3: entries at brokers", (7, 4.5), _spread),
-    "figure-5.11": (
-        "E4: messages, by subscribers",
-        (13, 4.5),
-        _messages("E4 subscribers", "subscribers", _SUBSCRIBERS),
-    ),
-    "figure-5.12": (
-        "E4: messages, by publishers",
-        (13, 4.5),
-        _messages("E4 publishers", "publishers", _PUBLISHERS),
-    ),
+    "figure-5.11": ("E4: messages, by subscribers", (13, 4.5), _messages("E4 subscribers", "subscribers")),
+    "figure-5.12": ("E4: messages, by publishers", (13, 4.5), _messages("E4 publishers", "publishers")),
     "pan": ("Routes in Pan", (10, 4.5), _pan),
     "churn": ("Hermes while brokers fail and join", (13, 4.5), _churn),
 }
@@ -190,6 +173,6 @@ def _plot(
 ) -> None:
     points = points._replace(**{f: [scale * v for v in getattr(points, f)] for f in points._fields[1:]})
     name = f"{LABELS[network].split(',')[0]}: {kind}s" if kind else LABELS[network]
-    style = {"color": COLORS[network], "marker": MARKERS[network], "markersize": 4}
+    style: dict[str, Any] = {"color": COLORS[network], "marker": MARKERS[network], "markersize": 4}
     axes.plot(points.x, points.mean, DASHES.get(kind, "-"), label=label or name, **style)
     axes.fill_between(points.x, points.least, points.most, color=COLORS[network], alpha=0.15, linewidth=0)
