@@ -1,4 +1,4 @@
-"""The evaluation of Hermes (thesis, chapter 5): what it claims, at the size of `angelia experiment hermes --quick`.
+"""The evaluation of Hermes (chapter 5): what it claims, at the size of `angelia experiment hermes --quick`.
 
 100 brokers instead of 500, one run. The claims at full size are in `docs/experiments/hermes.md`.
 """
