@@ -381,7 +381,7 @@ class Hermes(OverlayRouter):
     def _hand_out(self, notification: Notify, by: By) -> None:
         interested = self.interests.interested(notification.event)
         if by is not By.BOTH:
-            interested = [who for who in interested if self._meets(who, notification.event, by)]
+            interested = {who for who in interested if self._meets(who, notification.event, by)}
         if interested:
             routed = self._routed(notification, interested, ())
             self.outbox.append(routed._replace(event=notification.event))

@@ -75,9 +75,9 @@ class Table(Generic[F]):
         self.leases: dict[str, dict[F, float]] = {}  # by peer
         self._interests = interests
 
-    def interested(self, event: Event) -> list[Interface]:
+    def interested(self, event: Event) -> set[Interface]:
         """Who asked for something that matches."""
-        return [] if self._interests is None else self._interests.interested(event)
+        return set() if self._interests is None else self._interests.interested(event)
 
     def add(self, who: Interface, item: F, until: float) -> list[Change[F]]:
         """Somebody asks for something, or advertises it, until a time."""

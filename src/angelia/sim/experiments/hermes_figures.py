@@ -157,7 +157,7 @@ def draw(study: Study, directory: Path) -> list[Path]:
         figure.suptitle(title)
         plot(study, figure)
         for axes in figure.axes:
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.04 * axes.get_ylim()[1])
             axes.yaxis.set_major_formatter("{x:,.0f}" if axes.get_ylim()[1] > 8 else "{x:g}")
             axes.grid(alpha=0.3)
         figure.axes[0].legend(fontsize="small")
