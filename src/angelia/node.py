@@ -102,7 +102,10 @@ class Node:
         """Process an input at a time (seconds since 1970, UTC) and return what is to be done."""
         self.router.now = now
         effects = self._inputs[type(input)](input, now)
-        return [*effects, *self._outbox()] if self.router.outbox else effects
+        if not self.router.outbox:
+            return effects
+        last = effects[-1:] if effects and isinstance(effects[-1], Reply) else []  # a reply comes last
+        return [*effects[: len(effects) - len(last)], *self._outbox(), *last]
 
     def _outbox(self) -> list[Effect]:
         """What the router wants besides what it returned, in order; some of it may lead to more."""
