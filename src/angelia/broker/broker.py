@@ -402,21 +402,15 @@ class Broker:
         self.metrics.observe_match(time.perf_counter() - started, len(events))
         return effects
 
-    def publish(self, client: str, events: tuple[Event, ...]) -> Reply:
-        """Publish events of a client; returns what became of it."""
-        return self.request(FromClient(client, PublishAll(client, events)))
-
-    def request(self, given: FromClient) -> Reply:
+    def request(self, given: FromClient) -> Reply | None:
         """Have a request of a client done, all but the reply, which is returned.
 
-        In an overlay it may wait for what other brokers know. Then it is taken for granted here; should it
-        be refused, the client hears of that later.
+        In an overlay a request may wait for what other brokers know: then there is none yet.
         """
         effects = self.process(given)
-        is_answered = bool(effects) and isinstance(effects[-1], Reply)
-        reply = effects.pop() if is_answered else Reply(given.client, given.number)
-        assert isinstance(reply, Reply)
-        if reply.error is not None:
+        reply = effects.pop() if effects and isinstance(effects[-1], Reply) else None
+        assert reply is None or isinstance(reply, Reply)
+        if reply is not None and reply.error is not None:
             return reply
         try:
             inside = self.perform(effects, given)
@@ -492,7 +486,7 @@ class Broker:
         if session is None:
             return [effect]
         if isinstance(effect, Reply):
-            session.reply(effect)
+            session.answered(effect)
         elif isinstance(effect, DeliverSequence):
             session.deliver_sequence(effect.identities, effect.events)
             self.delivered += 1

@@ -11,6 +11,7 @@ go ahead of them, so that an application that is behind with its events still ge
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from angelia.errors import WireError
 from angelia.wire import Bye, Frames, Ping, encode
 
 __all__ = ["Connection", "backoff"]
+
+log = logging.getLogger("angelia.broker")
 
 HIGH_WATER = 1 << 18  # bytes in the socket's own buffer above which it takes no more
 _BATCH = 512  # items in a frame, at most
@@ -101,6 +104,9 @@ class Connection(asyncio.Protocol):
                 self.received(self, bodies)
         except WireError as error:
             self.close(str(error))
+        except Exception:  # a fault of ours: whoever it was does not take the others along
+            log.exception("a frame from %s could not be processed", self.peer_name)
+            self.close("an internal error")
 
     def connection_lost(self, error: Exception | None) -> None:
         """Part of asyncio's protocol."""

@@ -60,6 +60,9 @@ __all__ = ["ClientSession"]
 log = logging.getLogger("angelia.broker")
 
 
+Then = Callable[[Reply], None]
+
+
 class ClientSession:
     """A client. It numbers its subscriptions; to the node they are parties `name#number`."""
 
@@ -88,7 +91,9 @@ class ClientSession:
             Ping: lambda frame: None,
             Bye: lambda frame: connection.abort(f"the client left: {frame.reason}"),
         }
-        self._requests: dict[type, Callable[[Any], Reply]] = {
+        self._asked = 0
+        self._deferred: dict[int, Then] = {}  # what to do when a request that had to wait is answered
+        self._requests: dict[type, Callable[[Any, Then], None]] = {
             Publish: self._refuse_publication,
             PublishAll: self._refuse_publication,
             Advertise: self._advertise,
@@ -133,14 +138,17 @@ class ClientSession:
             self._publish_apart(uploads, str(error), type(error).__name__)
             return
         events = tuple(event for batch in batches for event in batch)
-        reply = self.broker.publish(self.name, events)
-        if reply.error is not None:
-            self._publish_apart(uploads, reply.error, reply.code)
-            return
-        self.published += len(events)
-        for upload in uploads:
-            if upload.number:
-                self._send(Answer(upload.number))
+
+        def done(reply: Reply) -> None:
+            if reply.error is not None:
+                self._publish_apart(uploads, reply.error, reply.code)
+                return
+            self.published += len(events)
+            for upload in uploads:
+                if upload.number:
+                    self._send(Answer(upload.number))
+
+        self._do(PublishAll(self.name, events), done)
 
     def _publish_apart(self, uploads: list[Upload], error: str, code: str | None) -> None:
         """Publish what can be; `error` is what was wrong with some of it."""
@@ -155,34 +163,53 @@ class ClientSession:
         try:
             request = decode_request(frame.request)
             handle = self._requests.get(type(request), self._own)
-            self.reply(msgspec.structs.replace(handle(request), number=frame.number))
+            handle(request, lambda reply: self.reply(frame.number, reply))
         except AngeliaError as error:
             self._send(Answer(frame.number, str(error), type(error).__name__))
 
-    def _own(self, request: Request) -> Reply:
-        """Have a request of the client itself done."""
-        return self.broker.request(
-            FromClient(self.name, msgspec.structs.replace(request, identity=self.name))
-        )
+    def _do(self, request: Request, then: Then) -> None:
+        """Have a request done, and go on with its reply, which may come later."""
+        self._asked += 1
+        reply = self.broker.request(FromClient(self.name, request, self._asked))
+        if reply is None:
+            self._deferred[self._asked] = then
+        else:
+            then(reply)
 
-    def _refuse_publication(self, request: Publish | PublishAll) -> Reply:
+    def answered(self, reply: Reply) -> None:
+        """The reply to a request that had to wait has come."""
+        then = self._deferred.pop(reply.number, None)
+        if then is not None:
+            then(reply)
+
+    def _own(self, request: Request, then: Then) -> None:
+        """Have a request of the client itself done."""
+        self._do(msgspec.structs.replace(request, identity=self.name), then)
+
+    def _refuse_publication(self, request: Publish | PublishAll, then: Then) -> None:
         raise RequestError("events are published with an upload")
 
-    def _advertise(self, request: Advertise) -> Reply:
+    def _advertise(self, request: Advertise, then: Then) -> None:
         self._check_limit("advertisements", len(self._advertised | {request.advertisement}))
-        reply = self._own(request)
-        if reply.error is None:
-            self._advertised.add(request.advertisement)
-        return reply
 
-    def _unadvertise(self, request: Unadvertise) -> Reply:
-        reply = self._own(request)
+        def done(reply: Reply) -> None:
+            if reply.error is None:
+                self._advertised.add(request.advertisement)
+            then(reply)
+
+        self._own(request, done)
+
+    def _unadvertise(self, request: Unadvertise, then: Then) -> None:
         covers, registry = request.advertisement.covers, self.broker.node.registry
-        if reply.error is None:
-            self._advertised = {one for one in self._advertised if not covers(one, registry)}
-        return reply
 
-    def _subscribe(self, request: Subscribe | SubscribePattern) -> Reply:
+        def done(reply: Reply) -> None:
+            if reply.error is None:
+                self._advertised = {one for one in self._advertised if not covers(one, registry)}
+            then(reply)
+
+        self._own(request, done)
+
+    def _subscribe(self, request: Subscribe | SubscribePattern, then: Then) -> None:
         """Enter a subscription. A client that connects again may ask twice for the same."""
         number = request.identity
         if not (number.isascii() and number.isdecimal() and len(number) < 10):
@@ -194,22 +221,26 @@ class ClientSession:
         if self._wanted.get(identity, wanted) != wanted:
             raise RequestError(f"subscription {number} is there already, for something else")
         self._numbers[identity] = encode_number(int(number))
-        reply = self.broker.request(
-            FromClient(self.name, msgspec.structs.replace(request, identity=identity))
-        )
-        if reply.error is None:
-            self._wanted[identity] = wanted
-        return reply
+
+        def done(reply: Reply) -> None:
+            if reply.error is None:
+                self._wanted[identity] = wanted
+            then(reply)
+
+        self._do(msgspec.structs.replace(request, identity=identity), done)
 
     def _recall(self, frame: Recall) -> None:
         """Enter a subscription that begins in the past."""
         try:
             wanted, broker = decode_filter(frame.filter), self.broker
             past = Past(broker.keeper, wanted, frame.since, alone=not broker.links)
-            reply = self._subscribe(Subscribe(frame.identity, wanted))
-            if reply.error is None:
-                self._remember(f"{self.name}#{int(frame.identity)}", past)
-            self.reply(msgspec.structs.replace(reply, number=frame.number))
+
+            def done(reply: Reply) -> None:
+                if reply.error is None:
+                    self._remember(f"{self.name}#{int(frame.identity)}", past)
+                self.reply(frame.number, reply)
+
+            self._subscribe(Subscribe(frame.identity, wanted), done)
         except AngeliaError as error:
             self._send(Answer(frame.number, str(error), type(error).__name__))
 
@@ -237,14 +268,16 @@ class ClientSession:
         """Whether the client is."""
         return self.connection.is_closing
 
-    def _unsubscribe(self, request: Unsubscribe | UnsubscribePattern) -> Reply:
+    def _unsubscribe(self, request: Unsubscribe | UnsubscribePattern, then: Then) -> None:
         """Cancel the subscription of that number, if there is one: another broker may have had it."""
         identity = f"{self.name}#{request.identity}"
         wanted = self._wanted.pop(identity, None)
         if wanted is None:
-            return Reply(self.name, 0)
-        end = UnsubscribePattern if isinstance(wanted, Pattern) else Unsubscribe
-        return self.broker.request(FromClient(self.name, end(identity, wanted)))  # type: ignore[arg-type]
+            then(Reply(self.name, 0))
+        elif isinstance(wanted, Pattern):
+            self._do(UnsubscribePattern(identity, wanted), then)
+        else:
+            self._do(Unsubscribe(identity, wanted), then)
 
     def _check_limit(self, what: str, count: int) -> None:
         limit = self.broker.settings.max_subscriptions
@@ -253,10 +286,10 @@ class ClientSession:
 
     # ------------------------------------------------ to the client
 
-    def reply(self, reply: Reply) -> None:
+    def reply(self, number: int, reply: Reply) -> None:
         """Tell what became of a request. Who wants no answer hears of errors all the same."""
-        if reply.number or reply.error is not None:
-            self._send(Answer(reply.number, reply.error, reply.code, reply.value))
+        if number or reply.error is not None:
+            self._send(Answer(number, reply.error, reply.code, reply.value))
 
     def _send(self, frame: Any) -> None:
         """Send what may not be dropped. Who asks and asks, and takes no answers, is cut off."""

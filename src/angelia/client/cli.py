@@ -54,6 +54,9 @@ def publish(
     type_name: Annotated[str | None, typer.Option("--type", help="The type of the events.")] = None,
     source: Annotated[str | None, typer.Option(help="The source of the events.")] = None,
     subject: Annotated[str | None, typer.Option(help="The subject of the events.")] = None,
+    advertisement: Annotated[
+        str | None, typer.Option("--advertise", help="Advertise this first: 'flights.Quote: true'.")
+    ] = None,
     broker: Broker = None,
     token: Token = None,
     ca: Ca = None,
@@ -70,17 +73,20 @@ def publish(
             raise RequestError("give an event as arguments (price=420), or --file, or JSON lines on stdin")
         rows, total = _rows(file)
         events = (_event(place, row, context) for place, row in rows)
-    count = asyncio.run(_publish_events(events, total, list(broker or ()), token, ca))
+    client = connect(*(broker or ()), token=token, ca=ca)
+    count = asyncio.run(_publish_events(client, events, total, advertisement))
     if not attributes:
         typer.echo(f"{count} events published", err=True)
 
 
 async def _publish_events(
-    events: Iterator[Event], total: int | None, brokers: list[str], token: str | None, ca: Path | None
+    client: RemoteClient, events: Iterator[Event], total: int | None, advertisement: str | None
 ) -> int:
     count = 0
     started = time.perf_counter()
-    async with connect(*brokers, token=token, ca=ca) as bus:
+    async with client as bus:
+        if advertisement is not None:
+            await bus.advertise(advertisement)
         with _progress(total) as progress:
             task = progress.add_task("publishing", total=total, rate="")
             try:

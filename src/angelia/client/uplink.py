@@ -55,6 +55,7 @@ __all__ = ["Listener", "Options", "Uplink", "log_refusal", "refusal"]
 log = logging.getLogger("angelia.client")
 
 _MAX_TOLD = 64 << 20  # bytes of a frame from a broker: all event types may be in it
+SHORT = 5.0  # seconds that a connection lasts, at least, if all is well
 FULL = 1 << 20  # bytes in the queue above which a publisher waits
 Done = Callable[[Answer | AngeliaError], None]
 
@@ -179,9 +180,14 @@ class Uplink:
 
     async def _keep(self, lost: asyncio.Future[str]) -> None:
         """Connect again whenever the connection is lost."""
+        short = 0  # connections in a row that did not last
         while self._end is None:
+            started = self._loop.time()
             reason = await asyncio.shield(lost)
             log.warning("lost the connection to %s: %s", self.broker, reason)
+            if self._loop.time() - started < SHORT:
+                await asyncio.sleep(backoff(short))  # or a broker that cannot bear us is asked without end
+            short = short + 1 if self._loop.time() - started < SHORT else 0
             lost = await self._again()
 
     async def _again(self) -> asyncio.Future[str]:

@@ -244,10 +244,11 @@ def _pipeline(console: Console, folder: Path, subscribers: Sequence[Subscriber])
     pairs = set(zip(*_columns(out, "event_id", "subscription_id"), strict=True))
     delivered = {(ids[0], one.name) for one in simple for ids in one.ids}
     same = pairs == delivered
+    told = done.stdout.strip().splitlines()[-1].partition(";")[0]
     console.print(
         f"Spark over the lake: {len(pairs):,} matches, "
         + ("[green]equal[/green] to" if same else "[red]not equal[/red] to")
-        + f" the {len(delivered):,} delivered notifications ({done.stdout.strip().splitlines()[-1].partition(';')[0]})."
+        + f" the {len(delivered):,} delivered notifications ({told})."
     )
     return same
 
