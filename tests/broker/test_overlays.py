@@ -1,0 +1,45 @@
+"""Brokers of an overlay, over TCP: they find each other through one, and clients see the service as ever."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from tests.broker.helpers import FAST, address, asynchronous, broker, until
+
+from angelia import Event
+from angelia.client import connect
+
+
+@pytest.mark.parametrize("routing", ["hermes", "scribe"])
+@asynchronous
+async def test_events_cross_an_overlay_of_brokers_that_linked_themselves(routing):
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(broker(name="b0", routing=routing, **FAST))
+        others = [
+            await stack.enter_async_context(
+                broker(name=f"b{number}", routing=routing, peers=[address(first)], **FAST)
+            )
+            for number in (1, 2, 3)
+        ]
+        everybody = [first, *others]
+        await until(lambda: all(len(one.node.router.peers) == 3 == len(one.links) for one in everybody), 20)
+        seller = await stack.enter_async_context(connect(address(others[0])))
+        buyer = await stack.enter_async_context(connect(address(others[2])))
+        async with buyer.subscribe("Quote: price < 500") as quotes:
+            await seller.advertise("Quote: true")
+
+            async def offer() -> None:
+                while True:  # subscription and advertisement are still on their way to each other
+                    for price in (420, 900):
+                        await seller.publish(Event({"price": price}, type="Quote"))
+                    await asyncio.sleep(0.05)
+
+            offers = asyncio.create_task(offer())
+            try:
+                event = await asyncio.wait_for(anext(aiter(quotes)), 20)
+            finally:
+                offers.cancel()
+                await asyncio.gather(offers, return_exceptions=True)
+        assert event["price"] == 420
