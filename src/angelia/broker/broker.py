@@ -348,15 +348,24 @@ class Broker:
             old.connection.close("connected again after a restart")
             self._link_lost(old, old.connection, "it was started again")
         self._welcome(connection, MAX_LINK_FRAME)
-        self.link_up(connection, hello.name, hello.incarnation)
+        self.link_up(connection, hello.name, hello.incarnation, hello.name)
 
-    def link_up(self, connection: Connection, name: str, incarnation: str, *, master: bool = False) -> bool:
-        """A broker is at the other end. Whether it is a peer now; if it cannot be, the connection ends."""
+    def link_up(
+        self, connection: Connection, name: str, incarnation: str, dialled_by: str, *, master: bool = False
+    ) -> bool:
+        """A broker is at the other end. Whether it is a peer now; if it cannot be, the connection ends.
+
+        Where two have dialled each other at once, both keep the connection of the one whose name is first.
+        """
         self._introduced(connection)
-        if name in self.links:
-            connection.close(f"{name} and {self.name} are linked already")
-            return False
-        link = Link(self, connection, name, incarnation)
+        link = Link(self, connection, name, incarnation, dialled_by)
+        old = self.links.get(name)
+        if old is not None:
+            if old.dialled_by == dialled_by or dialled_by != min(name, self.name):
+                connection.close(f"{name} and {self.name} are linked already")
+                return False
+            old.connection.close(f"{name} and {self.name} have another connection")
+            self._link_lost(old, old.connection, "both have connected at once")
         self.links[name] = link
         before = connection.lost
         connection.received = link.received

@@ -39,11 +39,14 @@ MAX_LINK_FRAME = 64 << 20  # bytes of a message between brokers: what all client
 class Link:
     """A broker at the other end of a connection."""
 
-    def __init__(self, broker: Broker, connection: Connection, name: str, incarnation: str) -> None:
+    def __init__(
+        self, broker: Broker, connection: Connection, name: str, incarnation: str, dialled_by: str
+    ) -> None:
         self.broker = broker
         self.connection = connection
         self.name = name
         self.incarnation = incarnation
+        self.dialled_by = dialled_by
         self.sent = 0
         self.received_count = 0
         self.progress = broker.loop.time()  # when the other side last took something
@@ -183,7 +186,7 @@ class Dialler:
         connection.accept(MAX_LINK_FRAME)
         self.peer = frame.name
         self.was_linked = self.broker.link_up(
-            connection, frame.name, frame.incarnation, master=self.is_master
+            connection, frame.name, frame.incarnation, self.broker.name, master=self.is_master
         )
         if self.was_linked:
             self.problem = ""
