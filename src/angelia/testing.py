@@ -6,7 +6,6 @@ import sys
 from typing import Any, Generic, TypeVar, overload
 
 from angelia.bus import Bus, Client, Subscription, SyncClient, SyncSubscription
-from angelia.bus.aio import callbacks_done
 from angelia.event import Event, Value
 from angelia.filter import Filter
 from angelia.pattern import Pattern
@@ -42,7 +41,7 @@ class MemoryBus(Bus):
 
     async def settle(self) -> None:
         """Wait until the callbacks are done with all that was published."""
-        await callbacks_done(self._tasks)
+        await self._callbacks.done()
 
 
 class Collected(Generic[T]):

@@ -228,8 +228,12 @@ async def test_a_thousand_callbacks_leave_no_task():
 @asynchronous
 async def test_a_callback_whose_task_was_cancelled_goes_on_with_the_next_event():
     got = []
+
+    async def note(event):
+        got.append(event)
+
     async with Bus() as bus:
-        bus.subscribe("true", got.append)
+        bus.subscribe("true", note)
         await bus.publish(quote(1))
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
@@ -237,3 +241,37 @@ async def test_a_callback_whose_task_was_cancelled_goes_on_with_the_next_event()
         assert got == []
         await bus.publish(quote(2))
     assert [event["price"] for event in got] == [1, 2]
+
+
+@asynchronous
+async def test_a_plain_function_that_returns_an_awaitable_has_it_awaited_before_the_next_event():
+    got = []
+
+    async def slow(event):
+        got.append(("begun", event["price"]))
+        await asyncio.sleep(0)
+        got.append(("done", event["price"]))
+
+    async with Bus() as bus:
+        bus.subscribe("true", lambda event: slow(event))
+        await bus.publish_all([quote(1), quote(2)])
+    assert got == [("begun", 1), ("done", 1), ("begun", 2), ("done", 2)]
+
+
+@asynchronous
+async def test_plain_callbacks_take_turns_with_each_other_and_with_tasks():
+    order = []
+
+    async def other():
+        for _ in range(3):
+            order.append("task")
+            await asyncio.sleep(0)
+
+    async with Bus() as bus:
+        bus.subscribe("true", lambda event: order.append("a"))
+        bus.subscribe("true", lambda event: order.append("b"))
+        await bus.publish_all([quote(price) for price in range(3)])
+        await asyncio.create_task(other())
+    assert order.index("task") < len(order) - 1 - order[::-1].index("b")
+    calls = [one for one in order if one != "task"]
+    assert calls == ["a", "b"] * 3

@@ -335,7 +335,7 @@ class Broker:
         """A client within this process."""
         if name in self.clients:
             raise RequestError(f"there is a client {name!r} already; give each its own name")
-        return Client(self.core.session(name), {})
+        return Client(self.core.session(name))
 
     # ------------------------------------------------ peers
 

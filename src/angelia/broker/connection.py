@@ -26,7 +26,7 @@ log = logging.getLogger("angelia.broker")
 
 HIGH_WATER = 1 << 18  # bytes in the socket's own buffer above which it takes no more
 _BATCH = 512  # items in a frame, at most
-_BATCH_BYTES = 1 << 17
+_BATCH_BYTES = 1 << 15  # so few that no event in it can be too large: they are decoded without a closer look
 _PRE_HELLO = 1 << 16  # bytes of a frame from somebody who has not introduced itself
 LINGER = 1.0  # seconds that the other side has to read why a connection ends
 _PING = encode(Ping())

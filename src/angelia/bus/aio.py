@@ -6,12 +6,13 @@ import asyncio
 import inspect
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from weakref import ref
 
+from angelia.bus.callbacks import Callbacks
 from angelia.bus.core import Stats, core_of
 from angelia.bus.history import LakeSync
 from angelia.bus.mailbox import DEFAULT_SIZE, Policy, Ticket
@@ -31,8 +32,6 @@ T = TypeVar("T")
 PATIENCE = 5.0  # seconds that a publisher waits before the log tells
 _WAITING = "a publisher has waited %s s for room in a queue of %s events with the policy block; who reads it?"
 
-_Tasks = dict[asyncio.Task[None], Requests]
-
 
 class Subscription(Handle[T]):
     """What `subscribe` returns: an asynchronous iterator over events, or the handle of a callback.
@@ -43,7 +42,7 @@ class Subscription(Handle[T]):
     def __init__(
         self,
         session: Requests,
-        tasks: _Tasks,
+        callbacks: Callbacks,
         what: Wanted[T],
         callback: Callable[[T], object] | None,
         where: str | Filter | None,
@@ -51,8 +50,10 @@ class Subscription(Handle[T]):
         policy: Policy,
         since: datetime | str | None = None,
     ) -> None:
-        self._tasks = tasks
-        self._task: asyncio.Task[None] | None = None
+        self._callbacks = callbacks
+        self._task: asyncio.Task[None] | None = None  # that calls back what has to be awaited
+        self._is_due = False
+        self._is_plain = not inspect.iscoroutinefunction(callback)
         self._something = asyncio.Event()
         self._reading = asyncio.Lock()
         super().__init__(session, what, where, size, policy, self._arrived, callback, since)
@@ -99,37 +100,82 @@ class Subscription(Handle[T]):
     def _arrived(self) -> None:
         if self._callback is None:
             self._something.set()
-        elif self._task is None or self._task.done():
-            # Not by the loop's factory: an eager one would call back in the middle of a delivery.
-            self._task = asyncio.Task(self._call_back(self._callback), loop=asyncio.get_running_loop())
-            self._tasks[self._task] = self._party.session
-            self._task.add_done_callback(self._tasks.pop)
+        elif self._task is not None and not self._task.done():
+            pass  # it goes on with what arrives
+        elif self._past is not None or not self._is_plain:
+            self._start(self._call_back())
+        elif not self._is_due:
+            self._is_due = True
+            self._callbacks.soon(self)
 
-    async def _call_back(self, callback: Callable[[T], object]) -> None:
-        """Give the callback one event after the other, until none is left."""
+    def call_next(self) -> None:
+        """Part of `Due`: call a plain function with one event, and have the next one due."""
+        self._is_due = False
+        if self._mailbox.is_readable and (self._task is None or self._task.done()):
+            item = self._taken()
+            if item is not None:
+                awaitable = self._called(item)
+                if awaitable is not None:
+                    self._start(self._call_back(awaitable, item))
+                elif self._mailbox.is_readable:
+                    self._arrived()
+
+    def is_of(self, session: Requests) -> bool:
+        """Part of `Due`."""
+        return self._party.session is session
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        # Not by the loop's factory: an eager one would call back in the middle of a delivery.
+        self._task = asyncio.Task(work, loop=asyncio.get_running_loop())
+        self._callbacks.start(self._task, self._party.session)
+
+    async def _call_back(self, awaitable: Awaitable[Any] | None = None, item: Item | None = None) -> None:
+        """Give the callback one event after the other, until none is left; the first may be under way."""
         self._mailbox.reader = ref(_this_task())
         try:
-            while self._mailbox.is_readable or self._past is not None:
-                if not self._mailbox.is_readable:
-                    await self._read_past()
-                    continue
-                await self._call(callback, self._mailbox.get())
+            while True:
+                if awaitable is not None:
+                    await self._awaited(awaitable, item)
                 await asyncio.sleep(0)  # others are due
-        except ClosedError:
-            pass
-        except DisconnectedError as error:
-            log.error("%s (%s): %s", self.name, self.filter, error)
+                while not self._mailbox.is_readable and self._past is not None:
+                    await self._read_past()
+                item = self._taken() if self._mailbox.is_readable else None
+                if item is None:
+                    break
+                awaitable = self._called(item)
         finally:
             self._task = None  # what arrives from now on needs another task
 
-    async def _call(self, callback: Callable[[T], object], item: Item) -> None:
+    def _taken(self) -> Item | None:
+        """The next from the queue; None after its end."""
         try:
-            result = callback(self._party.decode(item))
-            if inspect.isawaitable(result):
-                await result
+            return self._mailbox.get()
+        except ClosedError:
+            return None
+        except DisconnectedError as error:
+            log.error("%s (%s): %s", self.name, self.filter, error)
+            return None
+
+    def _called(self, item: Item) -> Awaitable[Any] | None:
+        """Call the callback; returns what is to be awaited."""
+        assert self._callback is not None
+        try:
+            result = self._callback(self._party.decode(item))
         except Exception:
-            self._party.count_failure()
-            self._party.report_failure(item)
+            self._failed(item)
+            return None
+        return result if result is not None and inspect.isawaitable(result) else None
+
+    async def _awaited(self, awaitable: Awaitable[Any], item: Item | None) -> None:
+        try:
+            await awaitable
+        except Exception:
+            assert item is not None
+            self._failed(item)
+
+    def _failed(self, item: Item) -> None:
+        self._party.count_failure()
+        self._party.report_failure(item)
 
     # ------------------------------------------------ the end
 
@@ -160,9 +206,9 @@ class Client:
 
     _subscription: type[Subscription[Any]] = Subscription
 
-    def __init__(self, session: Requests, tasks: _Tasks) -> None:
+    def __init__(self, session: Requests, callbacks: Callbacks | None = None) -> None:
         self._session: Requests = session
-        self._tasks = tasks
+        self._callbacks = callbacks or Callbacks()
 
     @property
     def name(self) -> str:
@@ -240,7 +286,9 @@ class Client:
         iterate over what is returned. `size` and `policy` are those of its queue.
         With `since`, a time, what comes first is the past from then on, from the lake of the bus.
         """
-        return self._subscription(self._session, self._tasks, filter, callback, where, size, policy, since)
+        return self._subscription(
+            self._session, self._callbacks, filter, callback, where, size, policy, since
+        )
 
     async def advertise(self, advertisement: str | Advertisement | type[Any]) -> None:
         """Tell what this client is going to publish."""
@@ -261,7 +309,7 @@ class Client:
     async def close(self) -> None:
         """End all subscriptions of this client; what is in their queues can still be read."""
         self._session.close()
-        await callbacks_done(self._tasks, self._session)
+        await self._callbacks.done(self._session)
 
     async def __aenter__(self) -> Self:
         return self
@@ -294,11 +342,11 @@ class Bus(Client):
         self._core = core_of(
             Network(brokers, topology, routing, clock(), lake is not None), clock, lake, lake_sync
         )
-        super().__init__(self._core.session("bus"), {})
+        super().__init__(self._core.session("bus"))
 
     def client(self, name: str, *, broker: str | None = None) -> Client:
         """Another party, with a name of its own; at the first broker, if none is named."""
-        return Client(self._core.session(name, broker), self._tasks)
+        return Client(self._core.session(name, broker), self._callbacks)
 
     @property
     def brokers(self) -> tuple[str, ...]:
@@ -312,7 +360,7 @@ class Bus(Client):
     async def close(self) -> None:
         """End all clients. Iterations end with what is queued; callbacks come to their end first."""
         self._core.close()
-        await callbacks_done(self._tasks)
+        await self._callbacks.done()
         if self._core.lake is not None:
             await asyncio.to_thread(self._core.lake.close)
 
@@ -321,15 +369,6 @@ def _this_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None  # a coroutine asks
     return task
-
-
-async def callbacks_done(tasks: _Tasks, session: Requests | None = None) -> None:
-    """Wait for callbacks (of one client), unless it is a callback that asks."""
-    while asyncio.current_task() not in tasks:
-        running = [task for task, owner in tasks.items() if session in (None, owner) and not task.done()]
-        if not running:
-            return
-        await asyncio.wait(running)
 
 
 async def _admission(tickets: list[Ticket[Item]]) -> None:

@@ -90,9 +90,11 @@ class Mailbox(Generic[T]):
         if self._end is not None or self.is_behind:
             return None
         self.received += 1
-        if len(self._items) < self.size:
-            self._add(item)
-            return Ticket(self, item, admitted=True) if len(self._items) == self.size else None
+        items = self._items
+        if len(items) < self.size:
+            items.append(item)
+            self._arrived()
+            return Ticket(self, item, admitted=True) if len(items) == self.size else None
         return _WHEN_FULL[self.policy](self, item)
 
     def feed(self, items: Iterable[T]) -> None:

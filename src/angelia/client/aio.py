@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from angelia.broker.address import DEFAULT_PORT, Address
-from angelia.bus.aio import Client, Subscription, callbacks_done
+from angelia.bus.aio import Client, Subscription
 from angelia.bus.mailbox import Policy
 from angelia.client.session import RemoteSession
 from angelia.client.uplink import Done, Options, Uplink, log_refusal
@@ -184,7 +184,7 @@ class RemoteClient(Client):
     _session: _Session
 
     def __init__(self, options: Options) -> None:
-        super().__init__(_Session(options), {})
+        super().__init__(_Session(options))
 
     async def open(self) -> Self:
         """Connect; a `BrokerError` if no broker answers."""
@@ -257,7 +257,7 @@ class RemoteClient(Client):
         """Send what is under way and leave; what is in queues can still be read."""
         if self._session.uplink is not None:
             await self._session.uplink.close()
-        await callbacks_done(self._tasks)
+        await self._callbacks.done()
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()

@@ -1,0 +1,70 @@
+"""Callbacks of the asynchronous shell that are due or running.
+
+Plain functions are called by the loop itself, each with one event in a turn: a task for each would cost
+more than most of them do. What has to be awaited gets a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from angelia.bus.session import Requests
+
+__all__ = ["Callbacks", "Due"]
+
+
+class Due(Protocol):
+    """A subscription whose callback is to be called."""
+
+    def call_next(self) -> None:
+        """Call it with one event, and have the next one due if there is one."""
+
+    def is_of(self, session: Requests) -> bool:
+        """Whether it is a subscription of this client."""
+
+
+class Callbacks:
+    """Those of a bus, or of a client elsewhere."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[None], Requests] = {}
+        self._due: deque[Due] = deque()
+        self._is_scheduled = False
+
+    def start(self, task: asyncio.Task[None], session: Requests) -> None:
+        """A task calls back, or awaits what a callback returned."""
+        self._tasks[task] = session
+        task.add_done_callback(self._tasks.pop)
+
+    def soon(self, due: Due) -> None:
+        """Have a callback called, though not in the middle of a delivery."""
+        self._due.append(due)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        due = self._due
+        try:
+            for _ in range(len(due)):
+                due.popleft().call_next()
+        finally:
+            self._is_scheduled = False
+            if due:
+                self._schedule()
+
+    async def done(self, session: Requests | None = None) -> None:
+        """Wait for all (of one client), unless it is a callback that asks."""
+        while asyncio.current_task() not in self._tasks:
+            running = [task for task, owner in self._tasks.items() if session in (None, owner)]
+            if any(session is None or due.is_of(session) for due in self._due):
+                await asyncio.sleep(0)
+            elif any(not task.done() for task in running):
+                await asyncio.wait(running)
+            else:
+                return
