@@ -34,6 +34,7 @@ from angelia.bus.aio import Client
 from angelia.bus.core import Core
 from angelia.errors import AngeliaError, BrokerError, LakeError, RequestError, RoutingError, WireError
 from angelia.event import Event
+from angelia.matching.ready import readiness
 from angelia.messages import (
     ClientDown,
     Connect,
@@ -608,6 +609,7 @@ class Broker:
             "unconnected": {str(d.address): d.problem for d, _ in self._diallers if d.problem},
             "clients": {name: session.describe() for name, session in sorted(self.clients.items())},
             "types": list(self.node.registry),
+            "matching": readiness.engine,
         }
 
 

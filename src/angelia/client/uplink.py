@@ -447,6 +447,8 @@ class Uplink:
 
 def log_refusal(answer: Answer | AngeliaError) -> None:
     """Tell in the log what became of a publication that nobody waits for."""
+    if isinstance(answer, errors.ClosedError):  # who leaves does not wait for answers
+        return
     problem = answer.error if isinstance(answer, Answer) else str(answer)
     if problem is not None:
         log.warning("a publication was refused: %s", problem)

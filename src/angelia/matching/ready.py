@@ -42,6 +42,13 @@ class Readiness:
                 self._thread = Thread(target=self._prepare, name="angelia-compile", daemon=True)
                 self._thread.start()
 
+    @property
+    def engine(self) -> str:
+        """The engine that is used: compiled, pure, or compiling: pure for the time being."""
+        if self.is_ready:
+            return "compiled"
+        return "pure" if self._thread is None or self.problem is not None else "compiling"
+
     def wait(self) -> None:
         """Get it ready now, however long it takes."""
         if not self.is_ready and self.problem is None:
