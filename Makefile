@@ -24,10 +24,11 @@ format: $(READY)  ## format the code and fix what lint can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## run the benchmarks; writes docs/benchmarks.md (some 15 minutes)
+bench: $(READY)  ## run the benchmarks; writes docs/benchmarks.md (some 25 minutes)
 	@$(BIN)/python bench/poset.py
 	@$(BIN)/python bench/matching.py --full --write-docs
 	@$(BIN)/python bench/sim.py --write-docs
+	@$(BIN)/python bench/broker.py --write-docs
 	@$(BIN)/python bench/lake.py
 	@$(BIN)/python bench/pipeline.py --write-docs
 
