@@ -53,6 +53,7 @@ from angelia.types import EventType, TypeRegistry
 __all__ = ["Node"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_GROUPS, _MAX_GROUP = 4096, 32  # of parties that are kept by client, and of parties in one
 
 
 class Node:
@@ -72,6 +73,7 @@ class Node:
         self.router: Router = _made(ROUTERS[routing], name, self.registry, options)
         self.router.start(address)
         self._clients: dict[str, str] = {}  # identity -> client
+        self._groups: dict[frozenset[str], list[tuple[str, frozenset[str]]]] = {}  # see `_by_client`
         self._sequence = 0
         self._records = records
         self._inputs: dict[type, Callable[[Any, float], list[Effect]]] = {
@@ -241,14 +243,21 @@ class Node:
         ]
 
     def _by_client(self, parties: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
+        """Parties by their clients. The same ones are asked for again and again, so some are kept."""
+        together = frozenset(parties)
+        found = self._groups.get(together)
+        if found is None:
+            found = self._grouped(together)
+            if len(together) <= _MAX_GROUP:
+                if len(self._groups) >= _MAX_GROUPS:
+                    self._groups.clear()
+                self._groups[together] = found
+        return found
+
+    def _grouped(self, parties: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
         by_client: dict[str, list[str]] = {}
-        clients = self._clients
         for identity in parties:
-            client = clients[identity]
-            if client in by_client:
-                by_client[client].append(identity)
-            else:
-                by_client[client] = [identity]
+            by_client.setdefault(self._clients[identity], []).append(identity)
         return [(client, frozenset(by_client[client])) for client in sorted(by_client)]
 
     def _client_down(self, gone: ClientDown, now: float) -> list[Effect]:
@@ -257,6 +266,7 @@ class Node:
         for identity in [i for i, client in self._clients.items() if client == gone.client]:
             effects += self.router.leave(Party(identity))
             del self._clients[identity]
+        self._groups.clear()
         return effects
 
     # ------------------------------------------------ peers

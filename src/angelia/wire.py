@@ -62,6 +62,7 @@ __all__ = [
     "notified",
     "split_events",
     "told",
+    "told_head",
 ]
 
 VERSION = 1
@@ -465,7 +466,12 @@ def _batch(items: Sequence[bytes]) -> msgspec.Raw:
 
 def told(numbers: Sequence[bytes], event: bytes) -> bytes:
     """An item of a `Tell`: encoded numbers of subscriptions, and an encoded event."""
-    return b"".join((b"\x92", _array(len(numbers)), *numbers, event))
+    return told_head(numbers) + event
+
+
+def told_head(numbers: Sequence[bytes]) -> bytes:
+    """What stands before the event in an item of a `Tell`."""
+    return b"".join((b"\x92", _array(len(numbers)), *numbers))
 
 
 def encode_number(number: int) -> bytes:

@@ -444,16 +444,19 @@ class Broker:
 
         inside: list[Effect] = []
         clients = self.clients
+        last: Event | None = None  # deliveries of an event follow each other
         for effect in effects:
             if type(effect) is Deliver:
                 event = effect.event
-                went[id(event)] = event.type
+                if event is not last:
+                    last, data = event, encode_once(event)
+                    went[id(event)] = event.type
                 out[event.type] = out.get(event.type, 0) + 1
                 session = clients.get(effect.client)
                 if session is None:
                     inside.append(effect)
                 else:
-                    session.deliver(effect.identities, event, encode_once(event))
+                    session.deliver(effect.identities, event, data)
             elif type(effect) is Send:
                 link = self.links.get(effect.peer)
                 if link is not None:

@@ -163,7 +163,13 @@ class Connection(asyncio.Protocol):
 
     def put(self, item: bytes) -> None:
         """Send an item of a batch (see `batch`), which may be dropped."""
-        self._put(ITEM, item)
+        if self._is_closing:
+            return
+        self.queued += 1
+        self.queued_bytes += len(item)
+        self._queue.append((ITEM, item))
+        if not self._is_flushing:
+            self._flush_soon()
 
     def put_frame(self, frame: bytes) -> None:
         """Send an encoded frame, which may be dropped."""

@@ -49,6 +49,7 @@ from angelia.wire import (
     encode_told,
     split_events,
     told,
+    told_head,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["ClientSession"]
 
 log = logging.getLogger("angelia.broker")
+
+_MAX_HEADS, _MAX_KEPT = 4096, 32  # encoded groups of subscriptions that are kept, and subscriptions in one
 
 
 Then = Callable[[Reply], None]
@@ -81,6 +84,7 @@ class ClientSession:
         self._told_of = 0  # drops
         self._wanted: dict[str, Filter | Pattern] = {}  # identity -> what the subscription is for
         self._numbers: dict[str, bytes] = {}  # identity -> number, encoded
+        self._heads: dict[frozenset[str], bytes] = {}
         self._pasts: dict[str, Past] = {}  # identity -> what a subscription is still to be told
         self._advertised: set[Advertisement] = set()
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -297,19 +301,28 @@ class ClientSession:
         if self.connection.control_bytes > self.broker.settings.queue_bytes:
             self.connection.close("it takes none of the answers it asks for", retry=False)
 
-    def deliver(self, identities: Iterable[str], event: Event, encoded: bytes) -> None:
+    def deliver(self, identities: frozenset[str], event: Event, encoded: bytes) -> None:
         """Send an event, once, for some of the subscriptions."""
-        known = self._numbers
         if self._pasts:
-            identities = [
+            identities = frozenset(
                 who for who in identities if who not in self._pasts or self._pasts[who].offer(event)
-            ]
+            )
             if not identities:
                 return
-        numbers = [known[identity] for identity in identities]
         self.delivered += 1
-        if self._has_room():
-            self.connection.put(told(numbers, encoded))
+        if not self.is_full or self._has_room():
+            self.connection.put(self._head(identities) + encoded)
+
+    def _head(self, identities: frozenset[str]) -> bytes:
+        """What stands before an event: an identity has the same number for ever, so some are kept."""
+        head = self._heads.get(identities)
+        if head is None:
+            head = told_head([self._numbers[who] for who in identities])
+            if len(identities) <= _MAX_KEPT:
+                if len(self._heads) >= _MAX_HEADS:
+                    self._heads.clear()
+                self._heads[identities] = head
+        return head
 
     def deliver_sequence(self, identities: Iterable[str], events: tuple[Event, ...]) -> None:
         """Send the events that match a pattern."""
