@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="systems whose name has this in it")
     parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks.md")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers are ended
     began, where = time.monotonic(), machine()
     note("compiling the matcher's kernels, if they are not in the cache")
     subprocess.run([sys.executable, "-c", "import angelia.matching.snapshot"], check=True, timeout=300)

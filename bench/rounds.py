@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import re
 import selectors
+import signal
 import socket
 import statistics
 import time
@@ -102,6 +103,7 @@ class Consumers:
 
 def _child(run: Callable[[Pipe], None], pipe: Pipe, parents: Pipe) -> None:
     parents.close()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         run(pipe)
     except (EOFError, KeyboardInterrupt):
