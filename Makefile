@@ -11,8 +11,8 @@ help:  ## what there is
 demo: $(READY)  ## see it work: brokers, real flights, Spark (DEMO=full: all flights of a year)
 	@$(BIN)/angelia demo $(if $(filter full,$(DEMO)),--full)
 
-test: $(READY)  ## run the tests
-	@$(BIN)/pytest -q
+test: $(READY)  ## run the tests, on two cores
+	@$(BIN)/pytest -q -n 2 --dist loadfile
 
 check: $(READY)  ## formatting, lint, types and the architecture's contracts
 	@$(BIN)/ruff format --check .

@@ -544,7 +544,7 @@ class Broker:
             now, idle = self.loop.time(), heartbeat / 2
             was_absent = now - before > 2 * heartbeat  # and has not yet read what others sent meanwhile
             for connection in list(self._connections):
-                is_silent = connection.is_reading and now - connection.last_received > silence
+                is_silent = connection.listens and now - connection.last_received > silence
                 if is_silent and not was_absent:
                     connection.abort(f"no sign of life for {silence:g} s")
                 elif connection not in self._strangers and now - connection.last_sent > idle:

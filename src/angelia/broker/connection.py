@@ -15,6 +15,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, cast
 
 from angelia.errors import WireError
@@ -27,6 +28,8 @@ log = logging.getLogger("angelia.broker")
 HIGH_WATER = 1 << 18  # bytes in the socket's own buffer above which it takes no more
 _BATCH = 512  # items in a frame, at most
 _BATCH_BYTES = 1 << 15  # so few that no event in it can be too large: they are decoded without a closer look
+_AT_ONCE = 64  # frames that are processed together
+_SLICE = 0.02  # seconds after which others are due
 _PRE_HELLO = 1 << 16  # bytes of a frame from somebody who has not introduced itself
 LINGER = 1.0  # seconds that the other side has to read why a connection ends
 _PING = encode(Ping())
@@ -72,6 +75,10 @@ class Connection(asyncio.Protocol):
         self._frames = Frames(_PRE_HELLO)
         self._queue: deque[tuple[int, bytes]] = deque()
         self._ahead: deque[bytes] = deque()  # control frames, while items are held
+        self._inbox: list[bytes] = []  # bodies of frames that are still to be processed
+        self._is_working = False
+        self._reads = True  # whether the transport does
+        self._transport_is_gone = False
         self._is_held = False
         self._is_flushing = False
         self._is_paused = False
@@ -99,17 +106,34 @@ class Connection(asyncio.Protocol):
         if self._is_closing:
             return
         try:
-            bodies = self._frames.feed(data)
-            if bodies:
-                self.received(self, bodies)
+            self._inbox += self._frames.feed(data)
         except WireError as error:
             self.close(str(error))
-        except Exception:  # a fault of ours: whoever it was does not take the others along
-            log.exception("a frame from %s could not be processed", self.peer_name)
-            self.close("an internal error")
+        if not self._is_working:
+            self._work(self._loop.time() + _SLICE)
+
+    def _work(self, until: float) -> None:
+        """Process what has come in; at most until a time, and then others are due."""
+        self._is_working = False
+        while self._inbox and not self._is_closing:
+            bodies, self._inbox = self._inbox[:_AT_ONCE], self._inbox[_AT_ONCE:]
+            try:
+                self.received(self, bodies)
+            except WireError as error:
+                self.close(str(error))
+            except Exception:  # a fault of ours: whoever it was does not take the others along
+                log.exception("a frame from %s could not be processed", self.peer_name)
+                self.close("an internal error")
+            if self._inbox and self._loop.time() > until:
+                self._is_working = True
+                self._loop.call_soon(lambda: self._work(self._loop.time() + _SLICE))
+                break
+        self._read_on()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Part of asyncio's protocol."""
+        self._transport_is_gone = True
+        self._work(inf)  # what has come in before
         self._is_closing = True
         self._forget_queue()
         if self._linger is not None:
@@ -138,13 +162,26 @@ class Connection(asyncio.Protocol):
 
     def read(self, wanted: bool) -> None:
         """Go on reading, or hold back who sends."""
-        if wanted != self.is_reading and self._transport is not None and not self._is_closing:
+        if wanted != self.is_reading:
             self.is_reading = wanted
-            if wanted:
-                self._transport.resume_reading()
-                self.last_received = self._loop.time()  # what came meanwhile has not been seen
-            else:
-                self._transport.pause_reading()
+            self._read_on()
+
+    @property
+    def listens(self) -> bool:
+        """Whether what the other side sends is heard just now."""
+        return self._reads
+
+    def _read_on(self) -> None:
+        """Have the transport read, or not: not if it should not, nor while there is enough to do."""
+        wanted = self.is_reading and not self._inbox
+        if wanted == self._reads or self._transport is None or self._is_closing or self._transport_is_gone:
+            return
+        self._reads = wanted
+        if wanted:
+            self._transport.resume_reading()
+            self.last_received = self._loop.time()  # what came meanwhile has not been seen
+        else:
+            self._transport.pause_reading()
 
     # ------------------------------------------------ out
 
