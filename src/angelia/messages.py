@@ -80,8 +80,8 @@ __all__ = [
 ]
 
 
-class _Struct(msgspec.Struct, frozen=True, tag=True):
-    """What all of these are."""
+class _Struct(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What all of these are. None can be part of a cycle: the garbage collector need not look at them."""
 
 
 # ---------------------------------------------------------------- requests (SIENA, Table I)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import gc
 import logging
 import signal
 from pathlib import Path
@@ -70,6 +71,7 @@ def broker(
 
 def run_broker(settings: BrokerSettings) -> None:
     """Run a broker in this process until SIGTERM or SIGINT."""
+    gc.set_threshold(50_000, 20, 50)  # events make much that is short-lived, and hardly any cycles
     try:
         import uvloop
     except ModuleNotFoundError:

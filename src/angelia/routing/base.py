@@ -277,7 +277,12 @@ class _Subscribers:
         return {*map(Party, self.parties), *map(Peer, self.peers), *map(Monitor, self.patterns)}
 
 
+NOBODY = Audience(frozenset(), frozenset(), frozenset())
+
+
 def _united(found: list[_Subscribers]) -> Audience:
+    if not found:
+        return NOBODY
     if len(found) == 1:
         (only,) = found
         return Audience(only.parties, only.peers, only.patterns)
