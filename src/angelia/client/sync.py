@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from angelia.broker.address import Address
 from angelia.bus.mailbox import Policy
 from angelia.bus.sync import Shared, SyncClient
 from angelia.client.aio import options_of
@@ -149,11 +148,6 @@ class SyncRemoteClient(SyncClient):
     def dropped(self) -> int:
         """How many events brokers had no room for in the queue of this client."""
         return self._session.uplink.dropped if self._session.uplink is not None else 0
-
-    @property
-    def addresses(self) -> tuple[Address, ...]:
-        """The brokers that are alternatives."""
-        return self._session.options.addresses
 
     def close(self) -> None:
         """Send what is under way and leave; what is in queues can still be read."""

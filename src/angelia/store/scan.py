@@ -68,7 +68,6 @@ class Scan:
     ) -> None:
         self._lake = lake
         self._registry = lake.registry()
-        self._type = type_name
         self._filter = filter_
         self._since, self._until = _narrowed(since, until, filter_)
         self._types = wanted_types(lake, type_name, filter_, self._registry)

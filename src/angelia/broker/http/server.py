@@ -76,7 +76,6 @@ class Server:
 
     def __init__(self, app: Starlette, sockets: list[socket.socket], tls: ssl.SSLContext | None) -> None:
         self._door: Door = app.state.door
-        self._sockets = sockets
         self._uvicorn = _Uvicorn(_config(app, self._door.settings, tls))
         self._task = asyncio.create_task(self._uvicorn.serve(sockets))
         self.host, self.port = sockets[0].getsockname()[:2]

@@ -26,7 +26,7 @@ SUBPROTOCOL = "cloudevents.json"
 GAP_TYPE = "angelia.http.Gap"  # of the event that tells a client what it missed
 
 # Close codes (RFC 6455, 7.4.1, and the registry)
-GOING_AWAY, UNSUPPORTED, INVALID, FAILED, TRY_AGAIN = 1001, 1003, 1007, 1011, 1013
+GOING_AWAY, UNSUPPORTED, INVALID, TRY_AGAIN = 1001, 1003, 1007, 1013
 
 
 class _Close(Exception):  # noqa: N818 - it is the way out, not an error
