@@ -17,9 +17,10 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from angelia.errors import EventError, EventLimitError
 
@@ -35,6 +36,7 @@ __all__ = [
     "Event",
     "Kind",
     "Scalar",
+    "Trusted",
     "Value",
     "format_timestamp",
     "kind_of",
@@ -217,15 +219,29 @@ def _flatten_into(flat: dict[str, Value], prefix: str, data: Mapping[Any, Any], 
         if not isinstance(key, str):
             raise EventError(f"an attribute name is a string, not {type(key).__name__}")
         name = prefix + key
-        if isinstance(value, Mapping):
-            _flatten_into(flat, f"{name}.", value, depth + 1)
-        elif value is not None:
-            check_name(name)
-            if name in flat:
-                raise EventError(f"the attribute {name!r} is given twice, once nested and once dotted")
-            flat[name] = _plain_value(name, value)
-            if len(flat) > MAX_ATTRIBUTES:
-                raise EventLimitError(f"an event has at most {MAX_ATTRIBUTES} attributes")
+        if not _is_plain(value):
+            if value is None:
+                continue
+            if isinstance(value, Mapping):
+                _flatten_into(flat, f"{name}.", value, depth + 1)
+                continue
+            value = _plain_value(name, value)
+        check_name(name)
+        if name in flat:
+            raise EventError(f"the attribute {name!r} is given twice, once nested and once dotted")
+        flat[name] = value
+        if len(flat) > MAX_ATTRIBUTES:
+            raise EventLimitError(f"an event has at most {MAX_ATTRIBUTES} attributes")
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value can be kept as it is: most can, and need no closer look."""
+    cls = type(value)
+    if cls is str:
+        return value.isascii()  # type: ignore[attr-defined, no-any-return]
+    if cls is int:
+        return -(2**63) <= value < 2**63  # type: ignore[operator]
+    return cls is float or cls is bool
 
 
 def _plain_value(name: str, value: object) -> Value:
@@ -242,58 +258,46 @@ def _plain_value(name: str, value: object) -> Value:
 # ---------------------------------------------------------------- events
 
 
-class Event:
+class Event(msgspec.Struct, frozen=True, array_like=True, eq=False, gc=False, forbid_unknown_fields=True):
     """An immutable event: `Event({"price": 420}, type="flights.Quote", source="feeds/united")`.
 
     `attributes` may nest and may hold lists of scalars; `None` means that the attribute is absent.
     """
 
-    __slots__ = ("_attributes", "id", "source", "subject", "time", "type")
+    # A struct, so that codecs make and read it without help. Whoever makes one, a decoder included, goes
+    # through `__post_init__`; the way around it is `Trusted`.
+    _attributes: dict[str, Any] = {}
+    type: str | None = None
+    source: str | None = None
+    subject: str | None = None
+    id: str | None = None
+    time: datetime | None = None
 
-    type: str | None
-    source: str | None
-    subject: str | None
-    id: str | None
-    time: datetime | None
-    _attributes: dict[str, Value]
+    if TYPE_CHECKING:
 
-    def __init__(
-        self,
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        type: str | None = None,  # noqa: A002 - the name CloudEvents gives it
-        source: str | None = None,
-        subject: str | None = None,
-        id: str | None = None,  # noqa: A002 - the same
-        time: datetime | None = None,
-    ) -> None:
-        if attributes is not None and not isinstance(attributes, Mapping):
-            raise EventError(f"attributes must be a mapping, not {attributes.__class__.__name__}")
-        _set(self, "_attributes", _flatten(attributes or {}))
-        for name, text in (("type", type), ("source", source), ("subject", subject), ("id", id)):
-            _set(self, name, _context_string(name, text))
-        _set(self, "time", _context_time(time))
+        def __init__(
+            self,
+            attributes: Mapping[str, Any] | None = None,
+            *,
+            type: str | None = None,  # noqa: A002 - the name CloudEvents gives it
+            source: str | None = None,
+            subject: str | None = None,
+            id: str | None = None,  # noqa: A002 - the same
+            time: datetime | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        given: object = self._attributes
+        if given is not None and not isinstance(given, Mapping):
+            raise EventError(f"attributes must be a mapping, not {given.__class__.__name__}")
+        _set(self, "_attributes", _flatten(given or {}))
+        for name in ("type", "source", "subject", "id"):
+            text = getattr(self, name)
+            if text is not None:
+                _set(self, name, _context_string(name, text))
+        if self.time is not None:
+            _set(self, "time", _context_time(self.time))
         _check_size(self)
-
-    @classmethod
-    def trusted(
-        cls,
-        attributes: dict[str, Value],
-        type: str | None = None,  # noqa: A002
-        source: str | None = None,
-        subject: str | None = None,
-        id: str | None = None,  # noqa: A002
-        time: datetime | None = None,
-    ) -> Event:
-        """An event from parts that were validated before (a decoder's way in). Takes `attributes` over."""
-        event = object.__new__(cls)
-        _set(event, "_attributes", attributes)
-        _set(event, "type", type)
-        _set(event, "source", source)
-        _set(event, "subject", subject)
-        _set(event, "id", id)
-        _set(event, "time", time)
-        return event
 
     @property
     def attributes(self) -> Mapping[str, Value]:
@@ -308,9 +312,11 @@ class Event:
         return self._attributes.get(name, default)
 
     def __getitem__(self, name: str) -> Value:
-        value = self.get(name)
+        value: Value | None = self._attributes.get(name)
         if value is None:
-            raise KeyError(name)
+            value = self.get(name)  # of the context
+            if value is None:
+                raise KeyError(name)
         return value
 
     def __contains__(self, name: object) -> bool:
@@ -338,13 +344,13 @@ class Event:
         """The same event with an id and a (UTC) time, where it has none yet."""
         if self.id is not None and self.time is not None:
             return self
-        return Event.trusted(
+        return Trusted(
             self._attributes, self.type, self.source, self.subject, self.id or id, self.time or time
         )
 
     def encoded_size(self) -> int:
         """Bytes of this event in MessagePack, which `MAX_EVENT_BYTES` limits."""
-        return len(msgspec.msgpack.encode([self._attributes, *(getattr(self, name) for name in CONTEXT)]))
+        return len(msgspec.msgpack.encode(self))
 
     def _key(self) -> tuple[Any, ...]:
         # The types are part of the key: 1, 1.0 and true are equal in Python, but not as attributes.
@@ -359,14 +365,8 @@ class Event:
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"an Event is immutable; use event.replace({name}=…) or make a new one")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("an Event is immutable")
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return Event.trusted, (self._attributes, *(getattr(self, name) for name in CONTEXT))
+        return Trusted, (self._attributes, *(getattr(self, name) for name in CONTEXT))
 
     def __repr__(self) -> str:
         context = "".join(
@@ -375,7 +375,25 @@ class Event:
         return f"Event({self._attributes!r}{context})"
 
 
-_set = object.__setattr__
+class Trusted(Event, frozen=True, array_like=True, eq=False, gc=False, forbid_unknown_fields=True):
+    """An event from parts that were validated before: `Trusted(attributes, type, …)`. Takes them over."""
+
+    __post_init__ = object.__init__  # type: ignore[misc] # nothing to do, and this does it fastest
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            attributes: dict[str, Any],
+            type: str | None = None,  # noqa: A002
+            source: str | None = None,
+            subject: str | None = None,
+            id: str | None = None,  # noqa: A002
+            time: datetime | None = None,
+        ) -> None: ...
+
+
+_set = force_setattr
 
 
 def _typed(value: Value) -> Any:
@@ -384,9 +402,7 @@ def _typed(value: Value) -> Any:
     return value
 
 
-def _context_string(name: str, value: object) -> str | None:
-    if value is None:
-        return None
+def _context_string(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise EventError(f"{name} must be a string, not {value.__class__.__name__}")
     if not value:
@@ -397,9 +413,7 @@ def _context_string(name: str, value: object) -> str | None:
         raise EventError(f"{name}: {error}") from None
 
 
-def _context_time(value: object) -> datetime | None:
-    if value is None:
-        return None
+def _context_time(value: object) -> datetime:
     if not isinstance(value, datetime):
         raise EventError(f"time must be a datetime with a time zone, not {value.__class__.__name__}")
     try:
@@ -410,8 +424,12 @@ def _context_time(value: object) -> datetime | None:
 
 def _check_size(event: Event) -> None:
     # An upper bound first: most events are far below the limit, and encoding costs more than this.
-    bound = 64 + sum(4 * len(name) + 16 + _size_bound(value) for name, value in event._attributes.items())
-    bound += sum(4 * len(getattr(event, name) or "") + 16 for name in ("type", "source", "subject", "id"))
+    attributes = event._attributes
+    bound = 128 + 16 * len(attributes) + 4 * sum(map(len, attributes))
+    for value in attributes.values():
+        bound += _size_bound(value)
+    for name in ("type", "source", "subject", "id"):
+        bound += 4 * len(getattr(event, name) or "")
     if bound > MAX_EVENT_BYTES:
         size = event.encoded_size()
         if size > MAX_EVENT_BYTES:

@@ -52,7 +52,7 @@ from angelia.types import EventType, TypeRegistry
 
 __all__ = ["Node"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _MAX_GROUPS, _MAX_GROUP = 4096, 32  # of parties that are kept by client, and of parties in one
 
 
@@ -152,11 +152,12 @@ class Node:
     def _publish_all(
         self, identity: str, events: tuple[Event, ...], now: float, by: By = By.BOTH
     ) -> list[Effect]:
-        party = Party(identity)
-        for event in events:
-            if event.type is not None and event.type in self.registry:
-                self.registry.check(event)
-            self.router.check_publication(party, event)
+        known = {name for name in {event.type for event in events} if name in self.registry}
+        if known:
+            for event in events:
+                if event.type in known:
+                    self.registry.check(event)
+        self.router.check_publications(Party(identity), events)
         notifications = self._stamped(events, now)
         self.router.by = by
         effects = self._all_routed(notifications, self.router.publish_all(notifications))
@@ -181,12 +182,13 @@ class Node:
         name = self.name
         first = max(self._sequence + 1, round(now * 1e6))
         self._sequence = first + len(events) - 1
-        return [
-            Notify(event.stamped(f"{name}-{number}", _EPOCH + timedelta(microseconds=number)), name, number)
-            if event.id is None or event.time is None
-            else Notify(event, name, number)
-            for number, event in enumerate(events, first)
-        ]
+        notifications, at = [], _EPOCH + timedelta(microseconds=first)
+        for number, event in enumerate(events, first):
+            if event.id is None or event.time is None:
+                event = event.stamped(f"{name}-{number}", at)
+            notifications.append(Notify(event, name, number))
+            at += _MICROSECOND
+        return notifications
 
     def _subscribe(self, request: Subscribe, now: float) -> list[Effect]:
         self._check_filter(request.filter)
@@ -226,7 +228,7 @@ class Node:
     def _routed(self, routed: Routed, event: Event | None) -> list[Effect]:
         effects: list[Effect] = []
         if event is not None and routed.parties:
-            effects += [Deliver(*to, event) for to in self._by_client(routed.parties)]
+            effects += [Deliver(client, group, event) for client, group in self._by_client(routed.parties)]
         if routed.sequences:
             effects += self._sequences(routed.sequences)
         return [*effects, *routed.sends] if routed.sends else effects
@@ -239,19 +241,18 @@ class Node:
         return [
             DeliverSequence(*to, events)
             for events, parties in sequences.items()
-            for to in self._by_client(parties)
+            for to in self._by_client(frozenset(parties))
         ]
 
-    def _by_client(self, parties: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
+    def _by_client(self, parties: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
         """Parties by their clients. The same ones are asked for again and again, so some are kept."""
-        together = frozenset(parties)
-        found = self._groups.get(together)
+        found = self._groups.get(parties)
         if found is None:
-            found = self._grouped(together)
-            if len(together) <= _MAX_GROUP:
+            found = self._grouped(parties)
+            if len(parties) <= _MAX_GROUP:
                 if len(self._groups) >= _MAX_GROUPS:
                     self._groups.clear()
-                self._groups[together] = found
+                self._groups[parties] = found
         return found
 
     def _grouped(self, parties: Iterable[str]) -> list[tuple[str, frozenset[str]]]:

@@ -12,14 +12,14 @@ flattens it or tells what is wrong with it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from angelia.errors import AngeliaError, EventError, WireError
-from angelia.event import MAX_ATTRIBUTES, MAX_EVENT_BYTES, Event
+from angelia.event import MAX_ATTRIBUTES, MAX_EVENT_BYTES, Event, Trusted
 from angelia.filter import Advertisement, Filter
 from angelia.messages import Message, Notify, Request, Subscribe
 from angelia.pattern import Pattern
@@ -42,6 +42,7 @@ __all__ = [
     "Recall",
     "Sequence_",
     "Tell",
+    "Told",
     "TypeNews",
     "Upload",
     "Welcome",
@@ -258,16 +259,12 @@ def _encode_hook(value: Any) -> Any:
     match value:
         case Filter() | Pattern():
             return str(value)
-        case Event():
-            return _parts(value)
         case Advertisement():
             return [str(value), value.allowed == {}]
     raise TypeError(f"{type(value).__name__} has no place on the wire")
 
 
 def _decode_hook(cls: type, value: Any) -> Any:
-    if cls is Event:
-        return _event(msgspec.convert(value, _Any), False)
     if cls is Advertisement:
         text, is_empty = value
         parsed = Advertisement.parse(text)
@@ -328,109 +325,107 @@ _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Integer = Annotated[int, msgspec.Meta(le=2**63 - 1)]  # MessagePack has larger ones
 
 
-class _Plain(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _Plain(Trusted, frozen=True, array_like=True, eq=False, gc=False, forbid_unknown_fields=True):
     """An event as it travels, if its attributes are scalars but for timestamps: as most are."""
 
-    attributes: dict[str, str | bool | float | _Integer]
+    _attributes: Annotated[dict[str, str | bool | float | _Integer], msgspec.Meta(max_length=MAX_ATTRIBUTES)]
     type: _Text | None = None
     source: _Text | None = None
     subject: _Text | None = None
     id: _Text | None = None
-    time: datetime | None = None
 
 
-class _Any(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Any event as it travels."""
-
-    attributes: dict[str, Any]
-    type: str | None = None
-    source: str | None = None
-    subject: str | None = None
-    id: str | None = None
-    time: datetime | None = None
+E = TypeVar("E", _Plain, Event)
 
 
-P = TypeVar("P", _Plain, _Any)
+class Told(msgspec.Struct, Generic[E], array_like=True, gc=False):
+    """An item of a `Tell`: an event, and the numbers of the subscriptions that want it."""
 
-
-class _Told(msgspec.Struct, Generic[P], array_like=True):
     numbers: tuple[int, ...]
-    event: P
+    event: E
 
 
-class _Notified(msgspec.Struct, Generic[P], array_like=True):
+class _Notified(msgspec.Struct, Generic[E], array_like=True, gc=False):
+    """An item of a `Forward`."""
+
     origin: str
     sequence: int
-    event: P
+    event: E
 
 
 class _Batches(Generic[T]):
-    """Decodes batches whose items have events: as plain ones if it can be, as any else."""
+    """Decodes batches whose items have events: as plain ones if it can be; else each is looked at closely."""
 
-    def __init__(self, plain: Any, any_: Any) -> None:
+    def __init__(self, what: str, plain: Any, any_: Any, events: Callable[[list[T]], list[Event]]) -> None:
+        self._what = what
         self._plain: msgspec.msgpack.Decoder[list[T]] = msgspec.msgpack.Decoder(list[plain])
         self._any: msgspec.msgpack.Decoder[list[T]] = msgspec.msgpack.Decoder(list[any_])
+        self._events = events
 
-    def decode(self, raw: msgspec.Raw) -> tuple[list[T], bool]:
-        """The items, and whether their events need no closer look at values and sizes."""
-        try:
-            return self._plain.decode(raw), len(bytes(raw)) <= MAX_EVENT_BYTES
-        except (msgspec.MsgspecError, ValueError):
-            return _decoded(self._any, raw, "batch of events"), False
+    def decode(self, raw: msgspec.Raw) -> list[T]:
+        """The items, or a `WireError`."""
+        if len(bytes(raw)) <= MAX_EVENT_BYTES:  # so that none is too large
+            try:
+                items = self._plain.decode(raw)
+            except (msgspec.MsgspecError, ValueError):
+                pass
+            else:
+                if _are_plain(self._events(items)):
+                    return items
+        items = _decoded(self._any, raw, self._what)
+        for event in self._events(items):
+            if len(_names) >= _MAX_NAMES:
+                break
+            _names.update(event)
+        return items
 
-
-_events: _Batches[Any] = _Batches(_Plain, _Any)
-_told: _Batches[Any] = _Batches(_Told[_Plain], _Told[_Any])
-_notified: _Batches[Any] = _Batches(_Notified[_Plain], _Notified[_Any])
-
-_raws = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 _names: set[str] = set()  # names of attributes that were checked; bounded
 _MAX_NAMES = 8192
 
 
-def _parts(event: Event) -> tuple[Any, ...]:
-    return event._attributes, event.type, event.source, event.subject, event.id, event.time
+def _are_plain(events: list[Event]) -> bool:
+    """Whether the names of all attributes are known, and all times are in UTC."""
+    names = set[str]().union(*[event._attributes for event in events])
+    return names <= _names and all(event.time is None or event.time.tzinfo is UTC for event in events)
+
+
+_event = msgspec.msgpack.Decoder(Event)
+_events: _Batches[Event] = _Batches("batch of events", _Plain, Event, lambda items: items)
+_told: _Batches[Told[Any]] = _Batches(
+    "batch of events", Told[_Plain], Told[Event], lambda items: [item.event for item in items]
+)
+_notified: _Batches[_Notified[Any]] = _Batches(
+    "notification", _Notified[_Plain], _Notified[Event], lambda items: [item.event for item in items]
+)
+
+_raws = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def encode_event(event: Event) -> bytes:
     """An event as it stands in a batch."""
-    return _encoder.encode(_parts(event))
-
-
-def _event(parts: _Plain | _Any, is_plain: bool) -> Event:
-    attributes = parts.attributes
-    if (
-        is_plain
-        and attributes.keys() <= _names
-        and len(attributes) <= MAX_ATTRIBUTES
-        and (parts.time is None or parts.time.tzinfo is UTC)
-    ):
-        return Event.trusted(attributes, parts.type, parts.source, parts.subject, parts.id, parts.time)  # type: ignore[arg-type]
-    event = Event(
-        attributes,
-        type=parts.type,
-        source=parts.source,
-        subject=parts.subject,
-        id=parts.id,
-        time=parts.time,
-    )
-    if len(_names) < _MAX_NAMES:
-        _names.update(event)
-    return event
+    return _encoder.encode(event)
 
 
 def decode_events(raw: msgspec.Raw) -> list[Event]:
     """The events of an `Upload`; an `EventError` tells which one is not valid."""
-    parts, is_plain = _events.decode(raw)
-    events: list[Event] = []
     try:
-        for part in parts:
-            events.append(_event(part, is_plain))
-    except EventError as error:
-        where = f"event {len(events) + 1} of {len(parts)}: " if len(parts) > 1 else ""
-        raise type(error)(f"{where}{error}") from None
-    return events
+        return _events.decode(raw)
+    except WireError:
+        _blame(split_events(raw))
+        raise
+
+
+def _blame(raws: list[msgspec.Raw]) -> None:
+    """Raise what is wrong with the first event that has wrong attributes, or a wrong context."""
+    for place, raw in enumerate(raws, 1):
+        try:
+            _event.decode(raw)
+        except (msgspec.MsgspecError, ValueError) as error:
+            wrong = error.__cause__
+            if isinstance(wrong, EventError):
+                where = f"event {place} of {len(raws)}: " if len(raws) > 1 else ""
+                raise type(wrong)(f"{where}{wrong}") from None
 
 
 def split_events(raw: msgspec.Raw) -> list[msgspec.Raw]:
@@ -438,30 +433,33 @@ def split_events(raw: msgspec.Raw) -> list[msgspec.Raw]:
     return _decoded(_raws, raw, "batch of events")
 
 
-def decode_told(raw: msgspec.Raw) -> list[tuple[tuple[int, ...], Event]]:
-    """The events of a `Tell`, each with the numbers of subscriptions."""
-    parts, is_plain = _told.decode(raw)
-    try:
-        return [(part.numbers, _event(part.event, is_plain)) for part in parts]
-    except EventError as error:
-        raise WireError(f"not a valid event: {error}") from None
+def decode_told(raw: msgspec.Raw) -> list[Told[Any]]:
+    """The items of a `Tell`."""
+    return _told.decode(raw)
 
 
 def decode_notifications(raw: msgspec.Raw) -> list[Notify]:
     """The notifications of a `Forward`."""
-    parts, is_plain = _notified.decode(raw)
-    try:
-        return [Notify(_event(part.event, is_plain), part.origin, part.sequence) for part in parts]
-    except EventError as error:
-        raise WireError(f"not a valid notification: {error}") from None
+    return [Notify(item.event, item.origin, item.sequence) for item in _notified.decode(raw)]
 
 
 def _array(count: int) -> bytes:
     return bytes((0x90 | count,)) if count < 16 else b"\xdd" + _LENGTH.pack(count)
 
 
-def _batch(items: Sequence[bytes]) -> msgspec.Raw:
-    return msgspec.Raw(b"".join((_array(len(items)), *items)))
+def _start(frame: type[Any], *before: Any) -> bytes:
+    """A frame up to its last field, a batch: what stands before is the same for all."""
+    return _encoder.encode(frame(*before, msgspec.Raw(b"\xc0")))[:-1]
+
+
+_TELL, _FORWARD, _UPLOAD = _start(Tell), _start(Forward), _start(Upload, 0)
+
+
+def _batched(start: bytes, items: Collection[bytes]) -> bytes:
+    """A frame whose last field is a batch: its bytes are put together once."""
+    count = _array(len(items))
+    size = len(start) + len(count) + sum(map(len, items))
+    return b"".join((_LENGTH.pack(size), start, count, *items))
 
 
 def told(numbers: Sequence[bytes], event: bytes) -> bytes:
@@ -485,16 +483,16 @@ def notified(notification: Notify, event: bytes) -> bytes:
     return b"\x93" + head[1:] + event
 
 
-def encode_told(items: Sequence[bytes]) -> bytes:
+def encode_told(items: Collection[bytes]) -> bytes:
     """Items (see `told`) as a frame for a client."""
-    return encode(Tell(_batch(items)))
+    return _batched(_TELL, items)
 
 
-def encode_forward(items: Sequence[bytes]) -> bytes:
+def encode_forward(items: Collection[bytes]) -> bytes:
     """Items (see `notified`) as a frame for a broker."""
-    return encode(Forward(_batch(items)))
+    return _batched(_FORWARD, items)
 
 
-def encode_upload(number: int, events: Sequence[bytes]) -> bytes:
+def encode_upload(number: int, events: Collection[bytes]) -> bytes:
     """Encoded events as a frame of a publisher."""
-    return encode(Upload(number, _batch(events)))
+    return _batched(_start(Upload, number) if number else _UPLOAD, events)

@@ -133,7 +133,8 @@ class Raw:
 
     async def told(self) -> list[tuple[tuple[int, ...], Event]]:
         """The events of the next batch."""
-        return wire.decode_told((await self.read_a(wire.Tell)).events)
+        told = wire.decode_told((await self.read_a(wire.Tell)).events)
+        return [(item.numbers, item.event) for item in told]
 
     def close(self) -> None:
         self._writer.close()

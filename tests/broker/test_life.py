@@ -132,7 +132,7 @@ async def test_a_broker_that_stops_tells_clients_and_peers_and_delivers_what_is_
         got = []
         while not isinstance(frame := await raw.read(), wire.Bye):
             if isinstance(frame, wire.Tell):
-                got += [event["price"] for _, event in wire.decode_told(frame.events)]
+                got += [item.event["price"] for item in wire.decode_told(frame.events)]
         assert got == list(range(100))
         assert frame == wire.Bye("b1 is shutting down", retry=True)
         await until(lambda: not two.links)

@@ -42,7 +42,7 @@ async def numbers_until(raw, last):
         frame = await raw.read()
         assert frame is not None
         if isinstance(frame, wire.Tell):
-            got += [event["n"] for _, event in wire.decode_told(frame.events)]
+            got += [item.event["n"] for item in wire.decode_told(frame.events)]
         elif isinstance(frame, wire.Dropped):
             dropped = frame.count
     return got, dropped
@@ -245,7 +245,7 @@ async def take(raw, count):
         frame = await raw.read()
         assert frame is not None
         if isinstance(frame, wire.Tell):
-            got += [event["n"] for _, event in wire.decode_told(frame.events)]
+            got += [item.event["n"] for item in wire.decode_told(frame.events)]
     alive.cancel()
     return got
 

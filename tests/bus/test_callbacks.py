@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import time
 
 import pytest
 from tests.bus.helpers import Sale, asynchronous, quote, turns
 
 from angelia.bus import Bus, ClosedError
+from angelia.bus.callbacks import SLICE
 from angelia.errors import RequestError
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -259,7 +261,17 @@ async def test_a_plain_function_that_returns_an_awaitable_has_it_awaited_before_
 
 
 @asynchronous
-async def test_plain_callbacks_take_turns_with_each_other_and_with_tasks():
+async def test_plain_callbacks_are_called_event_by_event_the_oldest_subscription_first():
+    order = []
+    async with Bus() as bus:
+        for name in "abc":
+            bus.client(name).subscribe("true", lambda event, name=name: order.append((event["price"], name)))
+        await bus.publish_all([quote(price) for price in range(3)])
+    assert order == [(price, name) for price in range(3) for name in "abc"]
+
+
+@asynchronous
+async def test_plain_callbacks_that_take_long_take_turns_with_tasks():
     order = []
 
     async def other():
@@ -267,11 +279,26 @@ async def test_plain_callbacks_take_turns_with_each_other_and_with_tasks():
             order.append("task")
             await asyncio.sleep(0)
 
+    def slow(event):
+        until = time.monotonic() + SLICE
+        while time.monotonic() <= until:
+            pass
+        order.append("call")
+
     async with Bus() as bus:
-        bus.subscribe("true", lambda event: order.append("a"))
-        bus.subscribe("true", lambda event: order.append("b"))
-        await bus.publish_all([quote(price) for price in range(3)])
-        await asyncio.create_task(other())
-    assert order.index("task") < len(order) - 1 - order[::-1].index("b")
-    calls = [one for one in order if one != "task"]
-    assert calls == ["a", "b"] * 3
+        bus.subscribe("true", slow)
+        task = asyncio.create_task(other())
+        await bus.publish_all([quote(price) for price in range(4)])
+        await task
+    assert order.index("task") < len(order) - 1 - order[::-1].index("call")
+    assert order.count("call") == 4
+
+
+@asynchronous
+async def test_a_disconnected_plain_callback_is_told_once(caplog):
+    async with Bus() as bus:
+        bus.subscribe("true", lambda event: None, size=2, policy="disconnect")
+        with caplog.at_level(logging.ERROR, "angelia.bus"):
+            await bus.publish_all([quote(price) for price in range(4)])
+            await turns(10)
+    assert caplog.text.count("its policy is disconnect") == 1

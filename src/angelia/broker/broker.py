@@ -433,7 +433,7 @@ class Broker:
     def perform(self, effects: Iterable[Effect], given: Input) -> list[Effect]:
         """Do what the node wants; returns the effects for clients within this process."""
         encoded: dict[int, bytes] = {}
-        out: dict[str | None, int] = {}  # events by type
+        out: list[str | None] = []  # the types of what went out
         went: dict[int, str | None] = {}  # the types of events that somebody wants
 
         def encode_once(event: Event) -> bytes:
@@ -449,9 +449,9 @@ class Broker:
             if type(effect) is Deliver:
                 event = effect.event
                 if event is not last:
-                    last, data = event, encode_once(event)
-                    went[id(event)] = event.type
-                out[event.type] = out.get(event.type, 0) + 1
+                    last, data, kind = event, encode_once(event), event.type
+                    went[id(event)] = kind
+                out.append(kind)
                 session = clients.get(effect.client)
                 if session is None:
                     inside.append(effect)
@@ -464,14 +464,14 @@ class Broker:
                     if type(effect.message) is Notify:
                         event = effect.message.event
                         went[id(event)] = event.type
-                        out[event.type] = out.get(event.type, 0) + 1
+                        out.append(event.type)
             else:
                 inside += self._perform_rarer(effect)
         self._count(given, out, went)
         self._notice(given)
         return inside
 
-    def _count(self, given: Input, out: Mapping[str | None, int], went: Mapping[int, str | None]) -> None:
+    def _count(self, given: Input, out: list[str | None], went: Mapping[int, str | None]) -> None:
         """Count what came, went, and was filtered."""
         events = _events_in(given)
         if not events:
@@ -483,8 +483,8 @@ class Broker:
             self.metrics.count_in(event_type, count)
             if count > wanted[event_type]:
                 self.metrics.count_filtered(event_type, count - wanted[event_type])
-        for event_type, count in out.items():
-            self.delivered += count
+        self.delivered += len(out)
+        for event_type, count in Counter(out).items():
             self.metrics.count_out(event_type, count)
 
     def _perform_rarer(self, effect: Effect) -> list[Effect]:

@@ -14,9 +14,9 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from math import inf
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from angelia.errors import WireError
 from angelia.wire import Bye, Frames, Ping, encode
@@ -34,8 +34,25 @@ _PRE_HELLO = 1 << 16  # bytes of a frame from somebody who has not introduced it
 LINGER = 1.0  # seconds that the other side has to read why a connection ends
 _PING = encode(Ping())
 
-# What is in the queue.
-ITEM, FRAME, CONTROL = 0, 1, 2  # an item of a batch; a frame that may be dropped; one that may not
+
+class _Batch:
+    """Items in the queue that go into one frame, and their bytes."""
+
+    __slots__ = ("items", "size")
+
+    def __init__(self) -> None:
+        self.items: deque[bytes] = deque()
+        self.size = 0
+
+
+class _Single:
+    """A frame in the queue; a control frame may not be dropped."""
+
+    __slots__ = ("data", "is_control")
+
+    def __init__(self, data: bytes, is_control: bool) -> None:
+        self.data = data
+        self.is_control = is_control
 
 
 FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0
@@ -62,7 +79,7 @@ class Connection(asyncio.Protocol):
         self.received = received
         self.lost = lost
         self.changed: Callable[[], None] = _nothing
-        self.batch: Callable[[Sequence[bytes]], bytes] = b"".join
+        self.batch: Callable[[Collection[bytes]], bytes] = b"".join
         self.last_received = 0.0
         self.last_sent = 0.0
         self.dropped = 0
@@ -73,7 +90,8 @@ class Connection(asyncio.Protocol):
         self.is_reading = True
         self._made = made
         self._frames = Frames(_PRE_HELLO)
-        self._queue: deque[tuple[int, bytes]] = deque()
+        self._queue: deque[_Batch | _Single] = deque()
+        self._open: _Batch | None = None  # the last in the queue, if it takes more items
         self._ahead: deque[bytes] = deque()  # control frames, while items are held
         self._inbox: list[bytes] = []  # bodies of frames that are still to be processed
         self._is_working = False
@@ -187,62 +205,75 @@ class Connection(asyncio.Protocol):
 
     def send(self, frame: Any) -> None:
         """Send a frame, or a message, after all that is queued."""
-        self._put(CONTROL, encode(frame))
+        self._put(encode(frame), True)
 
     def send_bytes(self, frame: bytes) -> None:
         """Send an encoded frame."""
-        self._put(CONTROL, frame)
+        self._put(frame, True)
 
     def ping(self) -> None:
         """Give a sign of life, unless something is about to be sent anyway."""
         if not self._has_something:
-            self._put(CONTROL, _PING)
+            self._put(_PING, True)
 
     def put(self, item: bytes) -> None:
         """Send an item of a batch (see `batch`), which may be dropped."""
         if self._is_closing:
             return
+        batch, size = self._open, len(item)
+        if batch is None or batch.size >= _BATCH_BYTES or len(batch.items) >= _BATCH:
+            batch = self._open = _Batch()
+            self._queue.append(batch)
+        batch.items.append(item)
+        batch.size += size
         self.queued += 1
-        self.queued_bytes += len(item)
-        self._queue.append((ITEM, item))
+        self.queued_bytes += size
         if not self._is_flushing:
             self._flush_soon()
 
     def put_frame(self, frame: bytes) -> None:
         """Send an encoded frame, which may be dropped."""
-        self._put(FRAME, frame)
+        self._put(frame, False)
 
     def hold(self, wanted: bool) -> None:
         """Keep back what may be dropped, and let all else go ahead of it; or go on in order."""
         if wanted and not self._is_held:
-            self._ahead.extend(data for kind, data in self._queue if kind == CONTROL)
-            self._queue = deque(entry for entry in self._queue if entry[0] != CONTROL)
+            self._ahead.extend(one.data for one in self._queue if _is_control(one))
+            self._queue = deque(one for one in self._queue if not _is_control(one))
         self._is_held = wanted
         self._flush_soon()
 
     def drop_oldest(self) -> None:
         """Drop what is in the queue longest and may be dropped."""
-        for place, (kind, data) in enumerate(self._queue):
-            if kind != CONTROL:
+        for place, one in enumerate(self._queue):
+            if _is_control(one):
+                continue
+            if isinstance(one, _Batch):
+                size = len(one.items.popleft())
+                one.size -= size
+            else:
+                size = len(one.data)
+            if not (isinstance(one, _Batch) and one.items):
                 del self._queue[place]
-                self.queued -= 1
-                self.queued_bytes -= len(data)
-                self.dropped += 1
-                return
+                self._open = None if one is self._open else self._open
+            self.queued -= 1
+            self.queued_bytes -= size
+            self.dropped += 1
+            return
 
-    def _put(self, kind: int, data: bytes) -> None:
+    def _put(self, data: bytes, is_control: bool) -> None:
         if self._is_closing:
             return
         self.queued_bytes += len(data)
-        if kind != CONTROL:
-            self.queued += 1
-            self._queue.append((kind, data))
-        else:
+        if is_control:
             self.control_bytes += len(data)
-            if self._is_held:
-                self._ahead.append(data)
-            else:
-                self._queue.append((kind, data))
+        else:
+            self.queued += 1
+        if is_control and self._is_held:
+            self._ahead.append(data)
+        else:
+            self._queue.append(_Single(data, is_control))
+            self._open = None  # what comes next comes after it
         if not self._is_flushing:
             self._flush_soon()
 
@@ -274,30 +305,21 @@ class Connection(asyncio.Protocol):
             frame = self._next_frame()
             size += len(frame)
             frames.append(frame)
-        return b"".join(frames)
+        return frames[0] if len(frames) == 1 else b"".join(frames)
 
     def _next_frame(self) -> bytes:
-        if not self._ahead and self._queue[0][0] == ITEM:
-            return self._next_batch()
-        kind, data = (CONTROL, self._ahead.popleft()) if self._ahead else self._queue.popleft()
-        self.queued_bytes -= len(data)
-        if kind == CONTROL:
-            self.control_bytes -= len(data)
+        one = _Single(self._ahead.popleft(), True) if self._ahead else self._queue.popleft()
+        if isinstance(one, _Batch):
+            self._open = None if one is self._open else self._open
+            self.queued -= len(one.items)
+            self.queued_bytes -= one.size
+            return self.batch(one.items)
+        self.queued_bytes -= len(one.data)
+        if one.is_control:
+            self.control_bytes -= len(one.data)
         else:
             self.queued -= 1
-        return data
-
-    def _next_batch(self) -> bytes:
-        items: list[bytes] = []
-        size = 0
-        queue = self._queue
-        while queue and queue[0][0] == ITEM and len(items) < _BATCH and size < _BATCH_BYTES:
-            item = queue.popleft()[1]
-            size += len(item)
-            items.append(item)
-        self.queued -= len(items)
-        self.queued_bytes -= size
-        return self.batch(items)
+        return one.data
 
     # ------------------------------------------------ the end
 
@@ -332,6 +354,7 @@ class Connection(asyncio.Protocol):
 
     def _forget_queue(self) -> None:
         self._queue.clear()
+        self._open = None
         self._ahead.clear()
         self.queued = self.queued_bytes = self.control_bytes = 0
 
@@ -341,6 +364,10 @@ class Connection(asyncio.Protocol):
             self._is_closing = True
             self._reason = reason
             self._transport.abort()
+
+
+def _is_control(one: _Batch | _Single) -> TypeGuard[_Single]:
+    return isinstance(one, _Single) and one.is_control
 
 
 def _nothing() -> None:

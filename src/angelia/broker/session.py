@@ -310,18 +310,18 @@ class ClientSession:
             if not identities:
                 return
         self.delivered += 1
-        if not self.is_full or self._has_room():
-            self.connection.put(self._head(identities) + encoded)
+        connection = self.connection
+        is_full = connection.queued >= self.queue or connection.queued_bytes >= self._most_bytes
+        if not is_full or self._has_room():
+            connection.put((self._heads.get(identities) or self._head(identities)) + encoded)
 
     def _head(self, identities: frozenset[str]) -> bytes:
         """What stands before an event: an identity has the same number for ever, so some are kept."""
-        head = self._heads.get(identities)
-        if head is None:
-            head = told_head([self._numbers[who] for who in identities])
-            if len(identities) <= _MAX_KEPT:
-                if len(self._heads) >= _MAX_HEADS:
-                    self._heads.clear()
-                self._heads[identities] = head
+        head = told_head([self._numbers[who] for who in identities])
+        if len(identities) <= _MAX_KEPT:
+            if len(self._heads) >= _MAX_HEADS:
+                self._heads.clear()
+            self._heads[identities] = head
         return head
 
     def deliver_sequence(self, identities: Iterable[str], events: tuple[Event, ...]) -> None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from weakref import ref
@@ -52,11 +53,12 @@ class Subscription(Handle[T]):
     ) -> None:
         self._callbacks = callbacks
         self._task: asyncio.Task[None] | None = None  # that calls back what has to be awaited
-        self._is_due = False
-        self._is_plain = not inspect.iscoroutinefunction(callback)
+        self._has_ended = False
         self._something = asyncio.Event()
         self._reading = asyncio.Lock()
-        super().__init__(session, what, where, size, policy, self._arrived, callback, since)
+        is_plain = callback is not None and since is None and not inspect.iscoroutinefunction(callback)
+        arrived = partial(callbacks.soon, self) if is_plain else self._arrived
+        super().__init__(session, what, where, size, policy, arrived, callback, since)
         if since is not None and callback is not None:
             self._arrived()
 
@@ -100,25 +102,21 @@ class Subscription(Handle[T]):
     def _arrived(self) -> None:
         if self._callback is None:
             self._something.set()
-        elif self._task is not None and not self._task.done():
-            pass  # it goes on with what arrives
-        elif self._past is not None or not self._is_plain:
+        elif self._task is None or self._task.done():  # else it goes on with what arrives
             self._start(self._call_back())
-        elif not self._is_due:
-            self._is_due = True
-            self._callbacks.soon(self)
 
     def call_next(self) -> None:
-        """Part of `Due`: call a plain function with one event, and have the next one due."""
-        self._is_due = False
-        if self._mailbox.is_readable and (self._task is None or self._task.done()):
-            item = self._taken()
-            if item is not None:
-                awaitable = self._called(item)
-                if awaitable is not None:
-                    self._start(self._call_back(awaitable, item))
-                elif self._mailbox.is_readable:
-                    self._arrived()
+        """Part of `Due`: call a plain function with one event. If it returns an awaitable, a task goes on."""
+        if self._task is not None and not self._task.done():
+            return
+        item = self._mailbox.take()
+        if item is not None:
+            awaitable = self._called(item)
+            if awaitable is not None:
+                self._start(self._call_back(awaitable, item))
+        elif not (self._mailbox.is_open or self._has_ended):
+            self._has_ended = True
+            self._taken()  # which tells why
 
     def is_of(self, session: Requests) -> bool:
         """Part of `Due`."""

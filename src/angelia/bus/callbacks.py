@@ -1,13 +1,14 @@
 """Callbacks of the asynchronous shell that are due or running.
 
-Plain functions are called by the loop itself, each with one event in a turn: a task for each would cost
-more than most of them do. What has to be awaited gets a task.
+Plain functions are called by the loop itself, in the order in which events came: a task for each would cost
+more than most of them do. After some milliseconds others are due. What has to be awaited gets a task.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import monotonic
 from typing import Protocol
 
 from angelia.bus.session import Requests
@@ -15,11 +16,14 @@ from angelia.bus.session import Requests
 __all__ = ["Callbacks", "Due"]
 
 
+SLICE = 0.005  # seconds after which others are due
+
+
 class Due(Protocol):
     """A subscription whose callback is to be called."""
 
     def call_next(self) -> None:
-        """Call it with one event, and have the next one due if there is one."""
+        """Call it with the next event, if there is one."""
 
     def is_of(self, session: Requests) -> bool:
         """Whether it is a subscription of this client."""
@@ -39,7 +43,7 @@ class Callbacks:
         task.add_done_callback(self._tasks.pop)
 
     def soon(self, due: Due) -> None:
-        """Have a callback called, though not in the middle of a delivery."""
+        """Have a callback called with one more event, though not in the middle of a delivery."""
         self._due.append(due)
         if not self._is_scheduled:
             self._schedule()
@@ -49,10 +53,12 @@ class Callbacks:
         asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
-        due = self._due
+        due, until = self._due, monotonic() + SLICE
         try:
-            for _ in range(len(due)):
+            while due:
                 due.popleft().call_next()
+                if monotonic() > until:
+                    break
         finally:
             self._is_scheduled = False
             if due:

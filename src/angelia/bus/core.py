@@ -128,13 +128,15 @@ class Core:
 
     def deliver(self, effects: Iterable[Effect]) -> list[Ticket[Item]]:
         """Put what was delivered into the queues. Returns who is to be waited for."""
-        wanted = [
-            (party.age, party, effect.event if isinstance(effect, Deliver) else effect.events)
-            for effect in effects
-            if isinstance(effect, Deliver | DeliverSequence)
-            for party in map(self.parties.__getitem__, effect.identities)
-        ]
-        wanted.sort(key=itemgetter(0))  # the oldest subscription first
+        wanted: list[tuple[tuple[int, int], Party[Any], Item]] = []
+        places: dict[int, int] = {}
+        for effect in effects:
+            if isinstance(effect, Deliver | DeliverSequence):
+                item: Item = effect.event if isinstance(effect, Deliver) else effect.events
+                place = places.setdefault(id(item), len(places))
+                parties = map(self.parties.__getitem__, effect.identities)
+                wanted += [((place, party.age), party, item) for party in parties]
+        wanted.sort(key=itemgetter(0))  # event by event, and the oldest subscription first
         tickets = []
         for _, party, item in wanted:
             ticket = party.mailbox.put(item)

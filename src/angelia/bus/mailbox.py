@@ -120,7 +120,7 @@ class Mailbox(Generic[T]):
         self.dropped += 1
         return Ticket(self, item, admitted=True)
 
-    def _disconnect(self, item: T) -> None:
+    def _disconnect(self, item: T) -> Ticket[T]:
         self.dropped += len(self._items) + 1
         self._items.clear()
         self._finish(
@@ -129,6 +129,7 @@ class Mailbox(Generic[T]):
                 f"disconnect; {self.dropped} events were dropped"
             )
         )
+        return Ticket(self, item, admitted=True)
 
     def withdraw(self, ticket: Ticket[T]) -> None:
         """A publisher no longer waits."""
@@ -137,12 +138,19 @@ class Mailbox(Generic[T]):
 
     # ------------------------------------------------ the consumer
 
+    def take(self) -> T | None:
+        """The oldest item, if there is one."""
+        if not self._items:
+            return None
+        item = self._items.popleft()
+        if self._waiting:
+            self._let_in()
+        return item
+
     def get(self) -> T:
         """The oldest item; the error that says why there is none, after the end."""
-        if self._items:
-            item = self._items.popleft()
-            if self._waiting:
-                self._let_in()
+        item = self.take()
+        if item is not None:
             return item
         end = self._end or LookupError("nothing has arrived; ask is_readable first")
         raise type(end)(*end.args)  # anew, for each reader its own
@@ -179,7 +187,7 @@ class Mailbox(Generic[T]):
             self._arrived()
 
 
-_WHEN_FULL: dict[str, Callable[[Mailbox[Any], Any], Ticket[Any] | None]] = {
+_WHEN_FULL: dict[str, Callable[[Mailbox[Any], Any], Ticket[Any]]] = {
     "block": Mailbox._block,
     "drop_oldest": Mailbox._drop_oldest,
     "drop_newest": Mailbox._dropped,

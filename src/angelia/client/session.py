@@ -30,7 +30,7 @@ from angelia.messages import (
 )
 from angelia.pattern import Pattern
 from angelia.types import EventType, TypeRegistry
-from angelia.wire import Answer
+from angelia.wire import Answer, Told
 
 __all__ = ["RemoteSession"]
 
@@ -138,26 +138,31 @@ class RemoteSession(Requests):
 
     # ------------------------------------------------ what comes in (see `Listener`)
 
-    def on_events(self, events: Sequence[tuple[tuple[int, ...], Event]]) -> None:
+    def on_events(self, items: Sequence[Told[Event]]) -> None:
         """Put events into the queues of their subscriptions."""
+        find = self._parties.get
         with self._lock:
-            for numbers, event in events:
-                for number in numbers:
-                    party = self._parties.get(number)
+            for item in items:
+                event = item.event
+                for number in item.numbers:
+                    party = find(number)
                     if party is not None:
-                        self._put(party, event)
+                        ticket = party.mailbox.put(event)
+                        if ticket is not None:
+                            self._full(party, ticket)
 
     def on_sequence(self, numbers: tuple[int, ...], events: tuple[Event, ...]) -> None:
         """Put events that match a pattern into queues."""
         with self._lock:
             for number in numbers:
                 party = self._parties.get(number)
-                if party is not None:
-                    self._put(party, events)
+                ticket = party.mailbox.put(events) if party is not None else None
+                if party is not None and ticket is not None:
+                    self._full(party, ticket)
 
-    def _put(self, party: Party[Any], item: Item) -> None:
-        ticket = party.mailbox.put(item)
-        if ticket is not None and not ticket.admitted:
+    def _full(self, party: Party[Any], ticket: Ticket[Item]) -> None:
+        """A queue is full: hold back the broker, or end the subscription, if that is its policy."""
+        if not ticket.admitted:
             self._hold(ticket)
         if not party.mailbox.is_open:  # by its policy, just now
             self.soon(lambda: self.unsubscribe_quietly(party))

@@ -39,6 +39,7 @@ from angelia.wire import (
     Ping,
     Sequence_,
     Tell,
+    Told,
     TypeNews,
     Welcome,
     decode,
@@ -79,7 +80,7 @@ class Options:
 class Listener(Protocol):
     """Who is told what comes in."""
 
-    def on_events(self, events: Sequence[tuple[tuple[int, ...], Event]]) -> None:
+    def on_events(self, items: Sequence[Told[Event]]) -> None:
         """Events, with the numbers of subscriptions."""
 
     def on_sequence(self, numbers: tuple[int, ...], events: tuple[Event, ...]) -> None:

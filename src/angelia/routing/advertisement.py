@@ -14,7 +14,7 @@ have begun before the h that completed the first, as in the paper's (f·g)·h.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -124,10 +124,12 @@ class AdvertisementForwarding(SubscriptionForwarding):
             for piece in pieces(uncovered)
         ]
 
-    def check_publication(self, party: Party, event: Event) -> None:
+    def check_publications(self, party: Party, events: Sequence[Event]) -> None:
         """Refuse an event that its publisher has not advertised (3.5)."""
-        if not any(a.advertises(event, self.registry) for a in self.advertisements.of(party)):
-            raise RoutingError(f"{party.identity} has not advertised this event; advertise it first")
+        offers = self.advertisements.of(party)
+        for event in events:
+            if not any(offer.advertises(event, self.registry) for offer in offers):
+                raise RoutingError(f"{party.identity} has not advertised this event; advertise it first")
 
     def interest(self, filter: Filter) -> bool:  # noqa: A002
         """Whether a subscription is known that overlaps; none is, where nobody has advertised the like."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -42,7 +41,7 @@ __all__ = [
 class Routed(NamedTuple):
     """Where a notification goes from here, and the sequences that it completes for local parties."""
 
-    parties: Collection[str]  # each once
+    parties: frozenset[str]
     sends: list[Send]
     sequences: tuple[Occurrence, ...] = ()
     event: Event | None = None  # of the notification, where that is not the message in hand
@@ -131,8 +130,8 @@ class Router(ABC):
     def drop(self, party: Local) -> list[Send]:
         """Cancel all subscriptions and advertisements of a local party."""
 
-    def check_publication(self, party: Party, event: Event) -> None:  # noqa: B027 - all may, mostly
-        """Raise a `RoutingError` if the party may not publish the event."""
+    def check_publications(self, party: Party, events: Sequence[Event]) -> None:  # noqa: B027 - all may
+        """Raise a `RoutingError` if the party may not publish one of the events."""
 
     @abstractmethod
     def publish(self, notification: Notify) -> Routed:
@@ -171,12 +170,14 @@ class Router(ABC):
     def receive(self, peer: str, message: Message) -> Routed:
         """Process a message of a peer."""
 
-    def _routed(self, notification: Notify, interested: Iterable[Interface], hops: Iterable[str]) -> Routed:
+    def _routed(self, notification: Notify, interested: Iterable[Interface], hops: Collection[str]) -> Routed:
         """A notification goes to the parties among the interested, to monitors, and on to some peers."""
         return self._sent(notification, Audience.of(interested), hops)
 
-    def _sent(self, notification: Notify, audience: Audience, hops: Iterable[str]) -> Routed:
+    def _sent(self, notification: Notify, audience: Audience, hops: Collection[str]) -> Routed:
         """A notification goes to the parties and monitors of an audience, and on to some peers."""
+        if audience is NOBODY and not hops:
+            return NOWHERE
         sends = [Send(hop, notification) for hop in hops]
         if not audience.patterns:
             return Routed(audience.parties, sends) if audience.parties or sends else NOWHERE
@@ -224,9 +225,9 @@ def _sequence(occurrence: Occurrence) -> NotifySequence:
 class Audience(NamedTuple):
     """Who wants something: local parties, other brokers, and monitors by their patterns."""
 
-    parties: AbstractSet[str]
-    peers: AbstractSet[str]
-    patterns: AbstractSet[Pattern]
+    parties: frozenset[str]
+    peers: frozenset[str]
+    patterns: frozenset[Pattern]
 
     @classmethod
     def of(cls, interfaces: Iterable[Interface]) -> Audience:
@@ -237,9 +238,10 @@ class Audience(NamedTuple):
 class _Subscribers:
     """The interfaces that subscribed to one filter, by what they are."""
 
-    __slots__ = ("parties", "patterns", "peers")
+    __slots__ = ("_audience", "parties", "patterns", "peers")
 
     def __init__(self, interfaces: Iterable[Interface] = ()) -> None:
+        self._audience: Audience | None = None
         self.parties: set[str] = set()
         self.peers: set[str] = set()
         self.patterns: set[Pattern] = set()
@@ -248,6 +250,7 @@ class _Subscribers:
 
     def add(self, interface: Interface) -> None:
         """Note one more."""
+        self._audience = None
         match interface:
             case Party():
                 self.parties.add(interface.identity)
@@ -258,6 +261,7 @@ class _Subscribers:
 
     def remove(self, interface: Interface) -> None:
         """Forget one that is there."""
+        self._audience = None
         match interface:
             case Party():
                 self.parties.remove(interface.identity)
@@ -272,6 +276,14 @@ class _Subscribers:
     def __bool__(self) -> bool:
         return bool(self.parties or self.peers or self.patterns)
 
+    @property
+    def audience(self) -> Audience:
+        """All of them: the same object until one comes or goes, so that its hash is worked out once."""
+        if self._audience is None:
+            kinds = (self.parties, self.peers, self.patterns)
+            self._audience = Audience(*map(frozenset, kinds))  # type: ignore[arg-type]
+        return self._audience
+
     def interfaces(self) -> set[Interface]:
         """All of them."""
         return {*map(Party, self.parties), *map(Peer, self.peers), *map(Monitor, self.patterns)}
@@ -284,12 +296,11 @@ def _united(found: list[_Subscribers]) -> Audience:
     if not found:
         return NOBODY
     if len(found) == 1:
-        (only,) = found
-        return Audience(only.parties, only.peers, only.patterns)
+        return found[0].audience
     return Audience(
-        set().union(*[each.parties for each in found]),
-        set().union(*[each.peers for each in found]),
-        set().union(*[each.patterns for each in found if each.patterns]),
+        frozenset().union(*[each.parties for each in found]),
+        frozenset().union(*[each.peers for each in found]),
+        frozenset().union(*[each.patterns for each in found if each.patterns]),
     )
 
 
@@ -350,7 +361,8 @@ class Interests:
             return [_united(self._matcher.match(notification.event)) for notification in notifications]
         offsets, found = self._matcher.match_events([notification.event for notification in notifications])
         subscribers = found.tolist() if hasattr(found, "tolist") else found
-        return [_united(subscribers[start:end]) for start, end in pairwise(list(offsets))]
+        bounds = offsets.tolist() if hasattr(offsets, "tolist") else offsets
+        return [_united(subscribers[start:end]) if start < end else NOBODY for start, end in pairwise(bounds)]
 
 
 class Seen:

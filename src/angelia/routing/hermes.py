@@ -20,7 +20,7 @@ once, in whichever trees it comes. In the trees filters have no types (see `tree
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from angelia.errors import RoutingError
@@ -239,15 +239,16 @@ class Hermes(OverlayRouter):
             self._place_advertisements(party, types)
         return []
 
-    def check_publication(self, party: Party, event: Event) -> None:
+    def check_publications(self, party: Party, events: Sequence[Event]) -> None:
         """Refuse an event of a type that its publisher has not advertised (4.2.2)."""
         offers = self._offers.get(party, ())
-        if not any(o.type == event.type and o.advertises(event, self.registry) for o in offers):
-            what = f"events of type {event.type}" if event.type else "events without a type"
-            raise RoutingError(
-                f"{party.identity} has not advertised this event; advertise it first, as {what}: in Hermes "
-                "an advertisement is for one event type"
-            )
+        for event in events:
+            if not any(o.type == event.type and o.advertises(event, self.registry) for o in offers):
+                what = f"events of type {event.type}" if event.type else "events without a type"
+                raise RoutingError(
+                    f"{party.identity} has not advertised this event; advertise it first, as {what}: in "
+                    "Hermes an advertisement is for one event type"
+                )
 
     # ------------------------------------------------ tables and messages
 

@@ -101,11 +101,10 @@ class SubscriptionForwarding(Router):
         return self._route(notifications, peer)
 
     def _route(self, notifications: list[Notify], sender: str | None) -> list[Routed]:
+        audiences = self.interests.audiences(notifications)
         return [
             self._sent(notification, audience, self._hops(audience, sender))
-            for notification, audience in zip(
-                notifications, self.interests.audiences(notifications), strict=True
-            )
+            for notification, audience in zip(notifications, audiences, strict=True)
         ]
 
     def _hops(self, audience: Audience, sender: str | None) -> list[str]:

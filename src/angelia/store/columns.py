@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from angelia.event import Datatype, Event, Value, format_timestamp, parse_timestamp
+from angelia.event import Datatype, Event, Trusted, Value, format_timestamp, parse_timestamp
 from angelia.store.segment import Parts
 from angelia.types import Attribute
 
@@ -314,7 +314,7 @@ def events_of(batch: pa.RecordBatch | pa.Table) -> Iterator[Event]:
         attributes = {name: value for name, value in zip(names, values, strict=True) if value is not None}
         if rest is not None:
             attributes |= rest_of(rest)
-        yield Event.trusted(attributes, *context)
+        yield Trusted(attributes, *context)
 
 
 def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -19,7 +19,7 @@ from zlib import crc32
 import msgspec
 
 from angelia.errors import LakeError
-from angelia.event import Event
+from angelia.event import Event, Trusted
 
 __all__ = ["HEAD", "Damage", "Parts", "encode_event", "event_of", "read_segment", "record"]
 
@@ -56,7 +56,7 @@ _decoder = msgspec.msgpack.Decoder(list[Parts])
 
 def encode_event(event: Event) -> bytes:
     """An event as it stands in a record, and on the wire."""
-    return _encoder.encode((event._attributes, event.type, event.source, event.subject, event.id, event.time))
+    return _encoder.encode(event)
 
 
 def event_of(parts: Parts) -> Event:
@@ -65,7 +65,7 @@ def event_of(parts: Parts) -> Event:
     for name, value in attributes.items():
         if type(value) is list:
             attributes[name] = tuple(value)
-    return Event.trusted(attributes, parts.type, parts.source, parts.subject, parts.id, parts.time)
+    return Trusted(attributes, parts.type, parts.source, parts.subject, parts.id, parts.time)
 
 
 def record(encoded: Sequence[bytes]) -> bytes:
