@@ -317,7 +317,7 @@ class ClientSession:
 
     def _head(self, identities: frozenset[str]) -> bytes:
         """What stands before an event: an identity has the same number for ever, so some are kept."""
-        head = told_head([self._numbers[who] for who in identities])
+        head = told_head(sorted([self._numbers[who] for who in identities]))  # the oldest first
         if len(identities) <= _MAX_KEPT:
             if len(self._heads) >= _MAX_HEADS:
                 self._heads.clear()

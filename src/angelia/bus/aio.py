@@ -56,8 +56,8 @@ class Subscription(Handle[T]):
         self._has_ended = False
         self._something = asyncio.Event()
         self._reading = asyncio.Lock()
-        is_plain = callback is not None and since is None and not inspect.iscoroutinefunction(callback)
-        arrived = partial(callbacks.soon, self) if is_plain else self._arrived
+        self._is_plain = callback is not None and since is None and not inspect.iscoroutinefunction(callback)
+        arrived = partial(callbacks.soon, self) if self._is_plain else self._arrived
         super().__init__(session, what, where, size, policy, arrived, callback, since)
         if since is not None and callback is not None:
             self._arrived()
@@ -117,6 +117,16 @@ class Subscription(Handle[T]):
         elif not (self._mailbox.is_open or self._has_ended):
             self._has_ended = True
             self._taken()  # which tells why
+
+    def call_now(self, item: Item) -> bool:
+        """Call a plain function at once, past the queue, unless something is due before."""
+        if self._task is not None or not (self._callbacks.are_free and self._mailbox.is_idle):
+            return False
+        self._mailbox.received += 1
+        awaitable = self._called(item)
+        if awaitable is not None:
+            self._start(self._call_back(awaitable, item))
+        return True
 
     def is_of(self, session: Requests) -> bool:
         """Part of `Due`."""

@@ -35,7 +35,17 @@ class Callbacks:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], Requests] = {}
         self._due: deque[Due] = deque()
+        self._until = 0.0  # when others are due, while events are delivered
         self._is_scheduled = False
+
+    def begin(self) -> None:
+        """Events are about to be delivered, which need not wait for a turn of the loop."""
+        self._until = monotonic() + SLICE
+
+    @property
+    def are_free(self) -> bool:
+        """Whether a callback may be called at once: nothing is due before it, and others are not due yet."""
+        return not self._due and monotonic() <= self._until
 
     def start(self, task: asyncio.Task[None], session: Requests) -> None:
         """A task calls back, or awaits what a callback returned."""

@@ -97,6 +97,11 @@ class Mailbox(Generic[T]):
             return Ticket(self, item, admitted=True) if len(items) == self.size else None
         return _WHEN_FULL[self.policy](self, item)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether an item that came now would be the next to be read."""
+        return not self._items and self._end is None and not self.is_behind
+
     def feed(self, items: Iterable[T]) -> None:
         """Add what the consumer read elsewhere, however much it is."""
         for item in items:

@@ -57,6 +57,7 @@ class Party(Generic[T]):
         self.session = session
         self.filter = session.wanted(what, where)
         self.mailbox = mailbox
+        self.call_now: Callable[[Event], bool] | None = None  # a way past the queue; whether it was taken
         self.failed = 0
         self.name, self.age = session.subscribe(self)
         self._class = what if isinstance(what, type) else None

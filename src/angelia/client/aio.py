@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from angelia.broker.address import DEFAULT_PORT, Address
 from angelia.bus.aio import Client, Subscription
+from angelia.bus.callbacks import Callbacks
 from angelia.bus.mailbox import Policy
 from angelia.client.session import RemoteSession
 from angelia.client.uplink import Done, Options, Uplink, log_refusal
 from angelia.errors import AngeliaError, BrokerError, ClosedError, RequestError
+from angelia.event import Event
 from angelia.filter import Advertisement, Filter
 from angelia.messages import PublishAll, Request, Subscribe, SubscribePattern
 from angelia.types import EventType, TypeRegistry
-from angelia.wire import Answer
+from angelia.wire import Answer, Told
 
 __all__ = ["RemoteClient", "RemoteSubscription", "connect", "options_of"]
 
@@ -83,8 +85,9 @@ def _path(file: str | Path | None) -> Path | None:
 class _Session(RemoteSession):
     """A remote session whose answers are futures."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, callbacks: Callbacks) -> None:
         super().__init__(options, nullcontext())
+        self._callbacks = callbacks
         self.unconfirmed: dict[str, asyncio.Future[Any]] = {}  # subscriptions
 
     def submit(self, action: Callable[[Uplink, Done], None]) -> asyncio.Future[Any]:
@@ -104,6 +107,11 @@ class _Session(RemoteSession):
 
         action(self.uplink, done)
         return answer
+
+    def on_events(self, items: Sequence[Told[Event]]) -> None:
+        """Call back, or put events into queues."""
+        self._callbacks.begin()
+        super().on_events(items)
 
     async def room(self) -> Uplink:
         """The uplink, when it takes events."""
@@ -150,6 +158,11 @@ class RemoteSubscription(Subscription[T]):
     who does neither is told by `get`.
     """
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        if self._is_plain:
+            self._party.call_now = self.call_now
+
     async def _itself(self) -> Self:
         session = self._party.session
         assert isinstance(session, _Session)
@@ -184,7 +197,8 @@ class RemoteClient(Client):
     _session: _Session
 
     def __init__(self, options: Options) -> None:
-        super().__init__(_Session(options))
+        callbacks = Callbacks()
+        super().__init__(_Session(options, callbacks), callbacks)
 
     async def open(self) -> Self:
         """Connect; a `BrokerError` if no broker answers."""

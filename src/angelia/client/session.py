@@ -146,7 +146,7 @@ class RemoteSession(Requests):
                 event = item.event
                 for number in item.numbers:
                     party = find(number)
-                    if party is not None:
+                    if party is not None and (party.call_now is None or not party.call_now(event)):
                         ticket = party.mailbox.put(event)
                         if ticket is not None:
                             self._full(party, ticket)
