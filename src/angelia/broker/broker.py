@@ -11,16 +11,15 @@ import asyncio
 import gc
 import hmac
 import logging
-import os
 import secrets
 import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from angelia.broker import status
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection
 from angelia.broker.errands import Errands
@@ -34,7 +33,6 @@ from angelia.bus.aio import Client
 from angelia.bus.core import Core
 from angelia.errors import AngeliaError, BrokerError, LakeError, RequestError, RoutingError, WireError
 from angelia.event import Event
-from angelia.matching.ready import readiness
 from angelia.messages import (
     ClientDown,
     Connect,
@@ -155,7 +153,7 @@ class Broker:
             self.keeper = Keeper(settings.lake, settings.lake_sync, self.node, self.clock)
         self._errands = Errands(self)
         self.core = Core(_Inside(self), self.clock)
-        self._add_gauges()
+        status.add_gauges(self)
         gc.freeze()  # what was imported stays: there is no need to look at it again and again
         for text in settings.peers:
             self._dial(Address.parse(text), False)
@@ -566,54 +564,12 @@ class Broker:
 
     def topology(self) -> dict[str, Any]:
         """The broker, its peers, and what it knows of the network beyond them."""
-        state = self.node.state()
-        known: dict[str, Any] = {}
-        if "links" in state:  # who knows all
-            known["brokers"] = {name: sorted(peers) for name, peers in sorted(state["links"].items())}
-        if state.get("master") is not None:
-            known["master"] = state["master"]
-        return {
-            "name": self.name,
-            "address": str(self.address),
-            "routing": self.settings.routing,
-            "peers": {name: link.describe() for name, link in sorted(self.links.items())},
-            **known,
-        }
-
-    def _add_gauges(self) -> None:
-        gauge = self.metrics.gauge
-        gauge("angelia_clients", "Clients connected", lambda: float(len(self.clients)))
-        gauge("angelia_links", "Links to other brokers", lambda: float(len(self.links)))
-        gauge(
-            "angelia_link_queue_bytes",
-            "Bytes that wait for a peer",
-            lambda: {name: float(link.connection.queued_bytes) for name, link in self.links.items()},
-            "peer",
-        )
-        gauge(
-            "angelia_client_queue_events",
-            "Events that wait for clients",
-            lambda: float(sum(session.connection.queued for session in self.clients.values())),
-        )
+        return status.topology(self)
 
     def describe(self) -> dict[str, Any]:
         """The broker as numbers, for people."""
-        return {
-            "name": self.name,
-            "version": version("angelia"),
-            "pid": os.getpid(),
-            "address": str(self.address),
-            "routing": self.settings.routing,
-            "uptime": round(self.clock() - self.started, 3),
-            "published": self.published,
-            "delivered": self.delivered,
-            "http": self._door.url if self._door is not None else None,
-            "links": {name: link.describe() for name, link in sorted(self.links.items())},
-            "unconnected": {str(d.address): d.problem for d, _ in self._diallers if d.problem},
-            "clients": {name: session.describe() for name, session in sorted(self.clients.items())},
-            "types": list(self.node.registry),
-            "matching": readiness.engine,
-        }
+        http = self._door.url if self._door is not None else None
+        return status.describe(self, http, (dialler for dialler, _ in self._diallers))
 
 
 _TYPE = attrgetter("type")
