@@ -28,6 +28,7 @@ from angelia.broker.links import MAX_LINK_FRAME, Dialler, Link
 from angelia.broker.metrics import Metrics
 from angelia.broker.session import ClientSession
 from angelia.broker.settings import BrokerSettings
+from angelia.broker.state import State
 from angelia.broker.tls import server_context
 from angelia.bus.aio import Client
 from angelia.bus.core import Core
@@ -112,10 +113,11 @@ class Broker:
         self.delivered = 0
         self.metrics = Metrics()
         self.keeper: Keeper | None = None
+        self.state: State | None = None
         self.node: Node
         self.core: Core
         self.loop: asyncio.AbstractEventLoop
-        self._tokens = _read_tokens(settings)
+        self._tokens = settings.read_tokens()
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         self._congested: set[Connection] = set()
@@ -151,6 +153,9 @@ class Broker:
         self.node = Node(self.name, settings.routing, address=str(self.address), records=records)
         if settings.lake is not None:
             self.keeper = Keeper(settings.lake, settings.lake_sync, self.node, self.clock)
+        if settings.state is not None:
+            self.state = State(settings.state)
+            self.state.restore_types(self.node.registry)
         self._errands = Errands(self)
         self.core = Core(_Inside(self), self.clock)
         status.add_gauges(self)
@@ -178,7 +183,9 @@ class Broker:
             public_url=settings.http_url,
         )
         try:
-            self._door = await http.serve(http.create_app(self, limits), address.host, address.port, tls=tls)
+            self._door = await http.serve(
+                http.create_app(self, limits, state=self.state), address.host, address.port, tls=tls
+            )
         except OSError as error:
             raise BrokerError(f"cannot serve HTTP on {settings.http}: {error.strerror or error}") from None
         log.info("%s serves HTTP on %s", self.name, self._door.url)
@@ -215,6 +222,8 @@ class Broker:
             await asyncio.sleep(0.005)
         if self.keeper is not None:
             await self.keeper.close()
+        if self.state is not None:
+            self.state.close()
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -509,6 +518,8 @@ class Broker:
             case FromPeer(_, TypeDefinition(event_type)) | FromClient(_, DefineType(_, event_type)):
                 name = event_type.name
                 if name in self.node.registry:
+                    if self.state is not None:
+                        self.state.keep_type(self.node.registry.get(name))
                     for session in self.clients.values():
                         session.tell_types((self.node.registry.get(name),))
 
@@ -583,16 +594,3 @@ def _events_in(given: Input) -> Sequence[Event]:
 
 
 _POLICIES = ("block", "drop_oldest", "drop_newest", "disconnect")
-
-
-def _read_tokens(settings: BrokerSettings) -> list[bytes] | None:
-    if settings.tokens is None:
-        return None
-    try:
-        lines = settings.tokens.read_bytes().splitlines()
-    except OSError as error:
-        raise BrokerError(f"cannot read the tokens in {settings.tokens}: {error.strerror}") from None
-    tokens = [line.strip() for line in lines if line.strip() and not line.startswith(b"#")]
-    if not tokens:
-        raise BrokerError(f"there is no token in {settings.tokens}")
-    return tokens
