@@ -149,8 +149,8 @@ class Broker:
         port = self._server.sockets[0].getsockname()[1]
         self.address = Address(address.host, port, tls is not None)
         self.name = settings.name or f"{address.host}:{port}"
-        records = settings.lake is not None
-        self.node = Node(self.name, settings.routing, address=str(self.address), records=records)
+        where, records, most = str(self.address), settings.lake is not None, settings.max_types
+        self.node = Node(self.name, settings.routing, address=where, records=records, max_types=most)
         if settings.lake is not None:
             self.keeper = Keeper(settings.lake, settings.lake_sync, self.node, self.clock)
         if settings.state is not None:

@@ -50,6 +50,7 @@ def broker(
     max_frame: Annotated[int | None, _option("max_frame")] = None,
     max_connections: Annotated[int | None, _option("max_connections")] = None,
     max_subscriptions: Annotated[int | None, _option("max_subscriptions")] = None,
+    max_types: Annotated[int | None, _option("max_types")] = None,
     queue: Annotated[int | None, _option("queue")] = None,
     queue_bytes: Annotated[int | None, _option("queue_bytes")] = None,
     policy: Annotated[str | None, _option("policy")] = None,

@@ -162,6 +162,7 @@ class Dialler:
 
     def _made(self, connection: Connection) -> None:
         self.broker.expect_hello(connection)
+        connection.accept(MAX_LINK_FRAME)  # what comes together with the welcome is large at times
         broker = self.broker
         connection.send(
             Hello(
@@ -183,7 +184,6 @@ class Dialler:
             return
         if not isinstance(frame, Welcome):
             raise WireError(f"a broker answers with Welcome, not {type(frame).__name__}")
-        connection.accept(MAX_LINK_FRAME)
         self.peer = frame.name
         self.was_linked = self.broker.link_up(
             connection, frame.name, frame.incarnation, self.broker.name, master=self.is_master

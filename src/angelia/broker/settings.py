@@ -62,6 +62,7 @@ class BrokerSettings(BaseSettings):
     max_frame: int = Field(MAX_FRAME, ge=1 << 18, le=1 << 28, description="Bytes of a frame, at most.")
     max_connections: int = Field(10_000, ge=1, description="Connections at once, at most.")
     max_subscriptions: int = Field(100_000, ge=1, description="Subscriptions of a client, at most.")
+    max_types: int = Field(10_000, ge=1, description="Event types that clients may have it know, at most.")
     queue: int = Field(10_000, ge=1, description="Events that wait for a slow client, at most.")
     queue_bytes: int = Field(32 << 20, ge=1 << 12, description="Bytes that wait for a slow client, at most.")
     policy: Literal["block", "drop_oldest", "drop_newest", "disconnect"] = Field(

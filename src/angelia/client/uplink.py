@@ -235,6 +235,7 @@ class Uplink:
                 _, connection = await self._loop.create_connection(
                     lambda: Connection(received, on_lost), address.host, address.port, ssl=tls
                 )
+                connection.accept(_MAX_TOLD)  # what comes together with the welcome is large at times
                 connection.send(
                     Hello(
                         VERSION,
@@ -259,7 +260,6 @@ class Uplink:
 
     def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
         self.max_frame = welcome.max_frame
-        connection.accept(_MAX_TOLD)
         connection.received = self._received
         connection.batch = lambda items: encode_upload(0, items)
         connection.changed = self._taken
