@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -22,7 +22,13 @@ def _option(name: str, *flags: str) -> Any:
     field = BrokerSettings.model_fields[name]
     default = field.get_default(call_default_factory=True)
     shown = f" (default: {default})" if default not in (None, "", [], False) else ""
-    return typer.Option(*flags, help=f"{field.description}{shown}", show_default=False)
+    return typer.Option(*flags, help=f"{field.description}{choices(name)}{shown}", show_default=False)
+
+
+def choices(name: str) -> str:
+    """What an option can be, if that is one of a few words."""
+    words = [word for word in get_args(BrokerSettings.model_fields[name].annotation) if isinstance(word, str)]
+    return f" One of {', '.join(words)}." if words else ""
 
 
 def broker(
