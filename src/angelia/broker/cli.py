@@ -74,6 +74,7 @@ def broker(
     flags = {lists.get(key, key): value for key, value in locals().items() if key not in ("config", "lists")}
     settings = load(config, **{key: value for key, value in flags.items() if value != []})
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of each delivery to a webhook
     run_broker(settings)
 
 
