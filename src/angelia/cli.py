@@ -17,6 +17,8 @@ from angelia.errors import AngeliaError, EventError
 
 __all__ = ["main"]
 
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer has no name for it
+
 # Commands that are there once they are asked for: what they import takes a while. Of each: what it does,
 # the extra it needs, and where it is.
 _LATER: dict[str, tuple[str, str, str]] = {
@@ -156,7 +158,20 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ✓ is no reason to fail
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except AngeliaError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
+    except _UsageError as error:
+        _tell(error)
+        sys.exit(2)
+
+
+def _tell(error: Any) -> None:
+    """Say what was wrong with the arguments, in one line; who gave none gets help."""
+    if "NoArgsIsHelp" in type(error).__name__:
+        error.show()
+        return
+    said = str(error.format_message()).rstrip(".")
+    where = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
+    typer.echo(f"error: {said[:1].lower()}{said[1:]}{where}", err=True)

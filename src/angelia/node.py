@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec.msgpack import encode
+
 from angelia.errors import AngeliaError, EventTypeError, RequestError, RoutingError
 from angelia.event import Event
 from angelia.filter import Filter, check_filter
@@ -53,6 +55,7 @@ from angelia.types import EventType, TypeRegistry
 __all__ = ["Node"]
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+MAX_TYPE_BYTES = 1 << 16  # of a definition, encoded
 _MAX_GROUPS, _MAX_GROUP = 4096, 32  # of parties that are kept by client, and of parties in one
 
 
@@ -60,11 +63,19 @@ class Node:
     """One event server: `Node("b1", "peer")`. The routers are named in `angelia.routing.ROUTERS`.
 
     `address` is where other brokers can reach this one; `options` are those of the router. `records`:
-    somebody keeps what is published here, so that `Published` is among the effects.
+    somebody keeps what is published here, so that `Published` is among the effects. `max_types`: how many
+    event types clients may fill the registry with; what peers know is taken over all the same.
     """
 
     def __init__(
-        self, name: str, routing: str, *, address: str = "", records: bool = False, **options: Any
+        self,
+        name: str,
+        routing: str,
+        *,
+        address: str = "",
+        records: bool = False,
+        max_types: int | None = None,
+        **options: Any,
     ) -> None:
         if routing not in ROUTERS:
             raise RoutingError(f"there is no routing {routing!r}; there are {', '.join(ROUTERS)}")
@@ -76,6 +87,7 @@ class Node:
         self._groups: dict[frozenset[str], list[tuple[str, frozenset[str]]]] = {}  # see `_by_client`
         self._sequence = 0
         self._records = records
+        self._max_types = max_types
         self._inputs: dict[type, Callable[[Any, float], list[Effect]]] = {
             FromClient: self._from_client,
             FromPeer: self._from_peer,
@@ -295,8 +307,18 @@ class Node:
     def _define_type(self, request: DefineType, now: float) -> list[Effect]:
         new = request.event_type
         known = new.name in self.registry
+        self._check_room(new, known)
         (self.registry.modify if known else self.registry.add)(new, by=new.owner)
         return self._type_known(self.registry.get(new.name), None)
+
+    def _check_room(self, new: EventType, known: bool) -> None:
+        """Types come from strangers, and stay for ever, at every broker."""
+        if (size := len(encode(new))) > MAX_TYPE_BYTES:
+            raise RequestError(f"the definition of {new.name} has {size} bytes, more than {MAX_TYPE_BYTES}")
+        if not known and self._max_types is not None and len(self.registry) >= self._max_types:
+            raise RequestError(
+                f"{self.name} knows {len(self.registry)} event types, and takes no more (--max-types)"
+            )
 
     def _learn_type(self, event_type: EventType, peer: str) -> list[Effect]:
         """Take over a newer definition and pass it on; the newest version wins everywhere."""

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, linked, quote, until
 
-from angelia import wire
+from angelia import EventType, wire
 from angelia.client import connect
 from angelia.errors import BrokerError, RequestError
 from angelia.filter import Filter
@@ -288,6 +288,36 @@ async def test_subscriptions_and_advertisements_beyond_the_limit_are_refused():
         await bus.advertise("x = 3")
         await second.close()
         await third.close()
+
+
+@asynchronous
+async def test_event_types_beyond_the_limit_are_refused_and_known_ones_may_change():
+    async with broker(max_types=2) as it, connect(address(it)) as bus:
+        await bus.define(EventType("a.One"))
+        await bus.define(EventType("a.Two", {"x": "integer"}))
+        with pytest.raises(RequestError, match=r"knows 2 event types, and takes no more \(--max-types\)"):
+            await bus.define(EventType("a.Three"))
+        await bus.define(EventType("a.Two", {"x": "float"}))
+        with pytest.raises(RequestError, match="bytes, more than 65536"):
+            await bus.define(EventType("a.Two", {"x": "float"}, doc="x" * 70_000))
+        async with broker(peers=[address(it)], max_types=1) as other:
+            await until(lambda: len(other.registry) == 2)  # what the network knows is known everywhere
+        assert list(it.registry) == ["a.One", "a.Two"]
+
+
+@asynchronous
+async def test_who_comes_to_a_broker_with_much_to_tell_is_told_all_of_it():
+    """More than a stranger may send in a frame, and right behind the welcome: to a client, and to a peer."""
+    async with broker() as it:
+        async with connect(address(it)) as bus:
+            for number in range(199):
+                await bus.define(EventType(f"a.Type{number}", {"x": "string"}, doc="much to tell" * 50))
+            await bus.define(EventType("a.Long", doc="x" * 65_500))  # as long as may be
+            async with broker(peers=[address(it)]) as other, connect(address(other)) as late:
+                await until(lambda: len(late.registry) == 200)
+        async with connect(address(it)) as again:
+            await again.interest("true")  # types come before the answer
+            assert len(again.registry) == 200
 
 
 @pytest.mark.parametrize("number", ["", "x", "-1", "1.5", "²", "9" * 30, "raw#1"])

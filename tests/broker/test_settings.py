@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from angelia.broker.address import Address
-from angelia.broker.cli import broker
+from angelia.broker.cli import broker, choices
 from angelia.broker.settings import BrokerSettings, load
 from angelia.errors import BrokerError
 
@@ -117,7 +117,7 @@ def rows():
     for flag, (name, field) in zip(flags(), BrokerSettings.model_fields.items(), strict=True):
         default = field.get_default(call_default_factory=True)
         shown = "" if default in (None, "", [], False) else f"`{default}`"
-        yield f"| `{flag}` | `ANGELIA_{name.upper()}` | {shown} | {field.description} |"
+        yield f"| `{flag}` | `ANGELIA_{name.upper()}` | {shown} | {field.description}{choices(name)} |"
 
 
 def flags():

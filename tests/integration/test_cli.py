@@ -139,6 +139,38 @@ def test_publish_json_lines_csv_and_parquet(network, tmp_path):
     assert {event.get("@type") for event in got[2:]} == {"T"}
 
 
+def test_an_event_from_a_pipe_does_not_wait_for_those_after_it(network):
+    """And a connection whose publisher has nothing to say for long is kept: the brokers' time-out is 6 s."""
+    listener = Listener(network, "exists piped", "--count=1")
+    wait_for_interest(network[0], "exists piped")
+    publisher = subprocess.Popen(
+        [*ANGELIA, "publish", "--broker", network[0]],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    publisher.stdin.write('{"piped": 1}\n')
+    publisher.stdin.flush()
+    assert [event["piped"] for event in listener.lines()] == [1]
+    time.sleep(7)
+    assert publisher.communicate('{"piped": 2}\n', timeout=30) == (None, "2 events published\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["publish", "--bogus"], "error: no such option: --bogus"),
+        (["subscribe"], "error: missing argument 'FILTER'"),
+        (["subscribe", "x=1", "--count=0"], "error: invalid value for '--count'"),
+        (["frobnicate"], "error: no such command 'frobnicate'"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line_too(arguments, message):
+    (line,) = run(*arguments, status=2).stderr.splitlines()
+    assert line.startswith(message)
+    assert line.endswith("--help")
+
+
 def test_a_large_file_of_large_events_goes_in_several_frames(network, tmp_path):
     (tmp_path / "large.jsonl").write_text(
         "".join(json.dumps({"large": number, "load": "x" * 30_000}) + "\n" for number in range(100))
@@ -191,6 +223,8 @@ def test_explain_tells_which_constraint_failed(tmp_path):
         (["publish", "price"], "'price' is no attribute; write it as name=value"),
         (["publish", "price=1", "--file=x.csv"], "give either one event as arguments, or a file"),
         (["publish", "@id=1"], "@"),
+        (["publish", "x=1", "x=2"], "the attribute 'x' is given twice"),
+        (["publish", "-f", "."], "cannot read .: Is a directory"),
         (["publish", "--file=/nowhere.csv"], "cannot read /nowhere.csv: No such file or directory"),
         (["publish", "--file=/nowhere.parquet"], "/nowhere.parquet"),
         (["publish", "x=1", "--broker=tcp://127.0.0.1:1"], "cannot connect to tcp://127.0.0.1:1: "),
@@ -224,7 +258,11 @@ def test_bad_rows_are_told_with_their_place_and_what_was_published_before(networ
     (tmp_path / "late.jsonl").write_text("\n".join(rows))
     said = error("publish", "-f", tmp_path / "late.jsonl", "-b", network[0])
     assert "line 601: an event is a JSON object" in said
-    assert "512 events were published before" in said
+    assert "600 events were published before" in said
+    (tmp_path / "latin.jsonl").write_bytes(b'{"x": 1}\n{"x": "\xe9"}\n')
+    assert "latin.jsonl, after line" in error("publish", "-f", tmp_path / "latin.jsonl", "-b", network[0])
+    (tmp_path / "latin.csv").write_bytes(b"a,b\n1,\xe9\n")
+    assert "not valid UTF-8" in error("publish", "-f", tmp_path / "latin.csv", "-b", network[0])
 
 
 def test_up_in_the_foreground_shows_a_table_and_ends_on_a_signal(tmp_path):

@@ -230,6 +230,37 @@ async def test_memory_is_stable_over_200_000_events(single):
 
 
 @asynchronous
+async def test_a_slow_consumer_misses_its_own_events_and_holds_up_nobody(single):
+    """One reads nothing while 20,000 events go to it and to another: far more than its queue takes."""
+    count, seen = 20_000, []
+    async with (
+        connect(single.address, queue=500, policy="drop_oldest") as slow,
+        connect(single.address) as quick,
+        connect(single.address) as publisher,
+    ):
+        sleeper = await slow.subscribe("exists number", size=10)
+        await quick.subscribe("exists number", lambda event: seen.append(event["number"]))
+        before = memory(single)
+        started = time.monotonic()
+        for start in range(0, count, 500):
+            batch = [Event({"number": start + n, "load": "x" * 500}) for n in range(500)]
+            await publisher.publish_all(batch)
+        await until(lambda: len(seen) == count, 30)
+        assert seen == list(range(count))
+        assert time.monotonic() - started < 20
+        state = (await describe(single))["clients"][slow.name]
+        assert state["queued"] <= 500
+        assert memory(single) - before < 20  # the queue, and not what went by
+
+        late = []
+        while not late or late[-1] != count - 1:  # what was kept comes in order, the newest last
+            late.append((await sleeper.get())["number"])
+        assert late == sorted(set(late))
+        await until(lambda: slow.dropped == count - len(late))  # and what was not, it is told
+        assert state["dropped"] == slow.dropped > 0
+
+
+@asynchronous
 async def test_a_thousand_clients_at_once_each_get_their_own(single):
     count = 1000
     clients = [connect(single.address, timeout=60) for _ in range(count)]

@@ -11,16 +11,15 @@ import asyncio
 import gc
 import hmac
 import logging
-import os
 import secrets
 import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from angelia.broker import status
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection
 from angelia.broker.errands import Errands
@@ -29,12 +28,12 @@ from angelia.broker.links import MAX_LINK_FRAME, Dialler, Link
 from angelia.broker.metrics import Metrics
 from angelia.broker.session import ClientSession
 from angelia.broker.settings import BrokerSettings
+from angelia.broker.state import State
 from angelia.broker.tls import server_context
 from angelia.bus.aio import Client
 from angelia.bus.core import Core
 from angelia.errors import AngeliaError, BrokerError, LakeError, RequestError, RoutingError, WireError
 from angelia.event import Event
-from angelia.matching.ready import readiness
 from angelia.messages import (
     ClientDown,
     Connect,
@@ -114,10 +113,11 @@ class Broker:
         self.delivered = 0
         self.metrics = Metrics()
         self.keeper: Keeper | None = None
+        self.state: State | None = None
         self.node: Node
         self.core: Core
         self.loop: asyncio.AbstractEventLoop
-        self._tokens = _read_tokens(settings)
+        self._tokens = settings.read_tokens()
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         self._congested: set[Connection] = set()
@@ -149,13 +149,16 @@ class Broker:
         port = self._server.sockets[0].getsockname()[1]
         self.address = Address(address.host, port, tls is not None)
         self.name = settings.name or f"{address.host}:{port}"
-        records = settings.lake is not None
-        self.node = Node(self.name, settings.routing, address=str(self.address), records=records)
+        where, records, most = str(self.address), settings.lake is not None, settings.max_types
+        self.node = Node(self.name, settings.routing, address=where, records=records, max_types=most)
         if settings.lake is not None:
             self.keeper = Keeper(settings.lake, settings.lake_sync, self.node, self.clock)
+        if settings.state is not None:
+            self.state = State(settings.state)
+            self.state.restore_types(self.node.registry)
         self._errands = Errands(self)
         self.core = Core(_Inside(self), self.clock)
-        self._add_gauges()
+        status.add_gauges(self)
         gc.freeze()  # what was imported stays: there is no need to look at it again and again
         for text in settings.peers:
             self._dial(Address.parse(text), False)
@@ -180,7 +183,9 @@ class Broker:
             public_url=settings.http_url,
         )
         try:
-            self._door = await http.serve(http.create_app(self, limits), address.host, address.port, tls=tls)
+            self._door = await http.serve(
+                http.create_app(self, limits, state=self.state), address.host, address.port, tls=tls
+            )
         except OSError as error:
             raise BrokerError(f"cannot serve HTTP on {settings.http}: {error.strerror or error}") from None
         log.info("%s serves HTTP on %s", self.name, self._door.url)
@@ -217,6 +222,8 @@ class Broker:
             await asyncio.sleep(0.005)
         if self.keeper is not None:
             await self.keeper.close()
+        if self.state is not None:
+            self.state.close()
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -511,6 +518,8 @@ class Broker:
             case FromPeer(_, TypeDefinition(event_type)) | FromClient(_, DefineType(_, event_type)):
                 name = event_type.name
                 if name in self.node.registry:
+                    if self.state is not None:
+                        self.state.keep_type(self.node.registry.get(name))
                     for session in self.clients.values():
                         session.tell_types((self.node.registry.get(name),))
 
@@ -566,54 +575,12 @@ class Broker:
 
     def topology(self) -> dict[str, Any]:
         """The broker, its peers, and what it knows of the network beyond them."""
-        state = self.node.state()
-        known: dict[str, Any] = {}
-        if "links" in state:  # who knows all
-            known["brokers"] = {name: sorted(peers) for name, peers in sorted(state["links"].items())}
-        if state.get("master") is not None:
-            known["master"] = state["master"]
-        return {
-            "name": self.name,
-            "address": str(self.address),
-            "routing": self.settings.routing,
-            "peers": {name: link.describe() for name, link in sorted(self.links.items())},
-            **known,
-        }
-
-    def _add_gauges(self) -> None:
-        gauge = self.metrics.gauge
-        gauge("angelia_clients", "Clients connected", lambda: float(len(self.clients)))
-        gauge("angelia_links", "Links to other brokers", lambda: float(len(self.links)))
-        gauge(
-            "angelia_link_queue_bytes",
-            "Bytes that wait for a peer",
-            lambda: {name: float(link.connection.queued_bytes) for name, link in self.links.items()},
-            "peer",
-        )
-        gauge(
-            "angelia_client_queue_events",
-            "Events that wait for clients",
-            lambda: float(sum(session.connection.queued for session in self.clients.values())),
-        )
+        return status.topology(self)
 
     def describe(self) -> dict[str, Any]:
         """The broker as numbers, for people."""
-        return {
-            "name": self.name,
-            "version": version("angelia"),
-            "pid": os.getpid(),
-            "address": str(self.address),
-            "routing": self.settings.routing,
-            "uptime": round(self.clock() - self.started, 3),
-            "published": self.published,
-            "delivered": self.delivered,
-            "http": self._door.url if self._door is not None else None,
-            "links": {name: link.describe() for name, link in sorted(self.links.items())},
-            "unconnected": {str(d.address): d.problem for d, _ in self._diallers if d.problem},
-            "clients": {name: session.describe() for name, session in sorted(self.clients.items())},
-            "types": list(self.node.registry),
-            "matching": readiness.engine,
-        }
+        http = self._door.url if self._door is not None else None
+        return status.describe(self, http, (dialler for dialler, _ in self._diallers))
 
 
 _TYPE = attrgetter("type")
@@ -627,16 +594,3 @@ def _events_in(given: Input) -> Sequence[Event]:
 
 
 _POLICIES = ("block", "drop_oldest", "drop_newest", "disconnect")
-
-
-def _read_tokens(settings: BrokerSettings) -> list[bytes] | None:
-    if settings.tokens is None:
-        return None
-    try:
-        lines = settings.tokens.read_bytes().splitlines()
-    except OSError as error:
-        raise BrokerError(f"cannot read the tokens in {settings.tokens}: {error.strerror}") from None
-    tokens = [line.strip() for line in lines if line.strip() and not line.startswith(b"#")]
-    if not tokens:
-        raise BrokerError(f"there is no token in {settings.tokens}")
-    return tokens

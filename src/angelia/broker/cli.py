@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -22,7 +22,13 @@ def _option(name: str, *flags: str) -> Any:
     field = BrokerSettings.model_fields[name]
     default = field.get_default(call_default_factory=True)
     shown = f" (default: {default})" if default not in (None, "", [], False) else ""
-    return typer.Option(*flags, help=f"{field.description}{shown}", show_default=False)
+    return typer.Option(*flags, help=f"{field.description}{choices(name)}{shown}", show_default=False)
+
+
+def choices(name: str) -> str:
+    """What an option can be, if that is one of a few words."""
+    words = [word for word in get_args(BrokerSettings.model_fields[name].annotation) if isinstance(word, str)]
+    return f" One of {', '.join(words)}." if words else ""
 
 
 def broker(
@@ -38,6 +44,7 @@ def broker(
     webhook_target: Annotated[list[str] | None, _option("webhook_targets", "--webhook-target")] = None,
     lake: Annotated[Path | None, _option("lake")] = None,
     lake_sync: Annotated[str | None, _option("lake_sync")] = None,
+    state: Annotated[Path | None, _option("state")] = None,
     tls_cert: Annotated[Path | None, _option("tls_cert")] = None,
     tls_key: Annotated[Path | None, _option("tls_key")] = None,
     tls_ca: Annotated[Path | None, _option("tls_ca")] = None,
@@ -49,6 +56,7 @@ def broker(
     max_frame: Annotated[int | None, _option("max_frame")] = None,
     max_connections: Annotated[int | None, _option("max_connections")] = None,
     max_subscriptions: Annotated[int | None, _option("max_subscriptions")] = None,
+    max_types: Annotated[int | None, _option("max_types")] = None,
     queue: Annotated[int | None, _option("queue")] = None,
     queue_bytes: Annotated[int | None, _option("queue_bytes")] = None,
     policy: Annotated[str | None, _option("policy")] = None,
@@ -66,6 +74,7 @@ def broker(
     flags = {lists.get(key, key): value for key, value in locals().items() if key not in ("config", "lists")}
     settings = load(config, **{key: value for key, value in flags.items() if value != []})
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of each delivery to a webhook
     run_broker(settings)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection, backoff
-from angelia.broker.tls import client_context
+from angelia.broker.tls import client_context, why_not
 from angelia.errors import BrokerError, RoutingError, WireError
 from angelia.messages import Forwarded, FromPeer, Message, Notify
 from angelia.wire import (
@@ -148,8 +148,10 @@ class Dialler:
             return await self._lost
         except TimeoutError:
             return "it does not answer"
-        except (OSError, ssl.SSLError, BrokerError) as error:
-            return str(error) or type(error).__name__
+        except OSError as error:
+            return why_not(error)
+        except BrokerError as error:
+            return str(error)
         finally:
             if connection is not None:
                 connection.close("shutting down")
@@ -162,6 +164,7 @@ class Dialler:
 
     def _made(self, connection: Connection) -> None:
         self.broker.expect_hello(connection)
+        connection.accept(MAX_LINK_FRAME)  # what comes together with the welcome is large at times
         broker = self.broker
         connection.send(
             Hello(
@@ -183,7 +186,6 @@ class Dialler:
             return
         if not isinstance(frame, Welcome):
             raise WireError(f"a broker answers with Welcome, not {type(frame).__name__}")
-        connection.accept(MAX_LINK_FRAME)
         self.peer = frame.name
         self.was_linked = self.broker.link_up(
             connection, frame.name, frame.incarnation, self.broker.name, master=self.is_master

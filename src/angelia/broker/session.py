@@ -60,6 +60,7 @@ __all__ = ["ClientSession"]
 
 log = logging.getLogger("angelia.broker")
 
+_TYPES = 64  # in a frame
 _MAX_HEADS, _MAX_KEPT = 4096, 32  # encoded groups of subscriptions that are kept, and subscriptions in one
 
 
@@ -332,9 +333,9 @@ class ClientSession:
             self.connection.put_frame(encode(Sequence_(numbers, events)))
 
     def tell_types(self, event_types: tuple[EventType, ...]) -> None:
-        """Tell of event types."""
-        if event_types:
-            self._send(TypeNews(event_types))
+        """Tell of event types, in frames of a moderate size."""
+        for start in range(0, len(event_types), _TYPES):
+            self._send(TypeNews(event_types[start : start + _TYPES]))
 
     # ------------------------------------------------ its queue
 

@@ -44,6 +44,9 @@ class BrokerSettings(BaseSettings):
     lake_sync: Literal["batch", "interval", "none"] = Field(
         "interval", description="When the lake is forced to disk: before each answer, every second, or never."
     )
+    state: Path | None = Field(
+        None, description="A directory to keep webhook subscriptions and event types over restarts."
+    )
 
     tls_cert: Path | None = Field(None, description="The broker's certificate (PEM); turns TLS on.")
     tls_key: Path | None = Field(None, description="The key of the certificate (PEM).")
@@ -59,6 +62,7 @@ class BrokerSettings(BaseSettings):
     max_frame: int = Field(MAX_FRAME, ge=1 << 18, le=1 << 28, description="Bytes of a frame, at most.")
     max_connections: int = Field(10_000, ge=1, description="Connections at once, at most.")
     max_subscriptions: int = Field(100_000, ge=1, description="Subscriptions of a client, at most.")
+    max_types: int = Field(10_000, ge=1, description="Event types that clients may have it know, at most.")
     queue: int = Field(10_000, ge=1, description="Events that wait for a slow client, at most.")
     queue_bytes: int = Field(32 << 20, ge=1 << 12, description="Bytes that wait for a slow client, at most.")
     policy: Literal["block", "drop_oldest", "drop_newest", "disconnect"] = Field(
@@ -126,6 +130,19 @@ class BrokerSettings(BaseSettings):
     def silence(self) -> float:
         """Seconds without a sign of life after which a connection is taken for lost."""
         return self.timeout or 3 * self.heartbeat
+
+    def read_tokens(self) -> list[bytes] | None:
+        """The tokens of which clients must present one; None if they need none."""
+        if self.tokens is None:
+            return None
+        try:
+            lines = self.tokens.read_bytes().splitlines()
+        except OSError as error:
+            raise BrokerError(f"cannot read the tokens in {self.tokens}: {error.strerror}") from None
+        tokens = [line.strip() for line in lines if line.strip() and not line.startswith(b"#")]
+        if not tokens:
+            raise BrokerError(f"there is no token in {self.tokens}")
+        return tokens
 
 
 def load(config: Path | None = None, **flags: Any) -> BrokerSettings:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 
 from angelia.errors import BrokerError
 
-__all__ = ["client_context", "server_context"]
+__all__ = ["client_context", "server_context", "why_not"]
+
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 
 
 def server_context(cert: Path, key: Path, ca: Path | None) -> ssl.SSLContext:
@@ -28,6 +31,17 @@ def client_context(
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load(context, cert, key, ca)
     return context
+
+
+def why_not(error: OSError) -> str:
+    """Why a connection could not be made, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return "it does not speak TLS" if error.reason in _NOT_TLS else f"TLS failed: {error.reason}"
+    if error.errno is not None and error.errno > 0:  # those of names are not
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__
 
 
 def _load(context: ssl.SSLContext, cert: Path | None, key: Path | None, ca: Path | None) -> None:

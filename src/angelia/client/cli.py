@@ -7,10 +7,12 @@ import csv
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from threading import Semaphore, Thread
 from typing import Annotated, Any
 
 import typer
@@ -66,7 +68,7 @@ def publish(
     if attributes and file is not None:
         raise RequestError("give either one event as arguments, or a file")
     if attributes:
-        events: Iterator[Event] = iter([Event(dict(map(_attribute, attributes)), **context)])
+        events: Iterator[Event] = iter([Event(_attributes(attributes), **context)])
         total: int | None = 1
     else:
         if file is None and sys.stdin.isatty():
@@ -90,7 +92,7 @@ async def _publish_events(
         with _progress(total) as progress:
             task = progress.add_task("publishing", total=total, rate="")
             try:
-                for batch in _batches(events):
+                async for batch in _Feed(events):
                     await bus.publish_all(batch)
                     count += len(batch)
                     rate = count / (time.perf_counter() - started)
@@ -101,38 +103,90 @@ async def _publish_events(
     return count
 
 
-def _batches(events: Iterator[Event]) -> Iterator[list[Event]]:
-    """Events in batches that fit into a frame of any broker."""
-    batch: list[Event] = []
-    size = 0
-    for event in events:
-        size += event.encoded_size()
-        if batch and (len(batch) == _CHUNK or size > _CHUNK_BYTES):
-            yield batch
-            batch, size = [], event.encoded_size()
-        batch.append(event)
-    if batch:
-        yield batch
+class _Feed:
+    """Events that are read in a thread of their own, in batches of what is there, that fit into a frame.
+
+    Who writes to our stdin may take its time: the connection lives on meanwhile, and an event does not wait
+    for others to come after it.
+    """
+
+    def __init__(self, events: Iterator[Event]) -> None:
+        self._events = events
+        self._ready: deque[Event] = deque()
+        self._room = Semaphore(4 * _CHUNK)
+        self._end: BaseException | None = None  # StopIteration, or what was wrong
+        self._news = asyncio.Event()
+        self._is_waiting = False
+        self._loop = asyncio.get_running_loop()
+
+    def _read(self) -> None:
+        try:
+            for event in self._events:
+                self._room.acquire()
+                self._ready.append(event)
+                self._wake()
+            self._end = StopIteration()
+        except Exception as error:
+            self._end = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._news.set)
+
+    async def __aiter__(self) -> AsyncIterator[list[Event]]:
+        Thread(target=self._read, daemon=True).start()
+        while True:
+            self._news.clear()
+            self._is_waiting = True
+            if not self._ready and self._end is None:
+                await self._news.wait()
+            self._is_waiting = False
+            if batch := self._batch():
+                yield batch
+            elif self._end is not None and not self._ready:
+                if not isinstance(self._end, StopIteration):
+                    raise self._end
+                return
+
+    def _batch(self) -> list[Event]:
+        batch: list[Event] = []
+        size = 0
+        while self._ready and len(batch) < _CHUNK:
+            size += self._ready[0].encoded_size()
+            if batch and size > _CHUNK_BYTES:
+                break
+            batch.append(self._ready.popleft())
+            self._room.release()
+        return batch
 
 
 def _progress(total: int | None) -> Progress:
+    console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
-        disable=total == 1,
+        disable=total == 1 or not console.is_terminal,
     )
 
 
-def _attribute(text: str) -> tuple[str, Any]:
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise RequestError(f"{text!r} is no attribute; write it as name=value")
-    return name, _value(value)
+def _attributes(texts: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise RequestError(f"{text!r} is no attribute; write it as name=value")
+        if name in found:
+            raise RequestError(f"the attribute {name!r} is given twice")
+        found[name] = _value(value)
+    return found
 
 
 def _value(text: str) -> Any:
@@ -166,7 +220,8 @@ def _rows(file: Path | None) -> tuple[Iterator[tuple[str, dict[str, Any]]], int 
     """The rows of a file with their places, and how many there are if that is known."""
     try:
         if file is None or str(file) == "-":
-            return _json_lines("stdin", sys.stdin), None
+            # Not sys.stdin: a thread that waits for that keeps the program from ending.
+            return _json_lines("stdin", open(sys.stdin.fileno(), encoding="utf-8", closefd=False)), None
         if file.suffix == ".parquet":
             return _parquet(file)
         stream = file.open(encoding="utf-8", newline="" if file.suffix == ".csv" else None)
@@ -175,8 +230,20 @@ def _rows(file: Path | None) -> tuple[Iterator[tuple[str, dict[str, Any]]], int 
     return (_csv if file.suffix == ".csv" else _json_lines)(str(file), stream), None
 
 
+def _decoded(name: str, stream: Any) -> Iterator[str]:
+    """The lines of a stream; what is wrong with it is told as an error of ours."""
+    number = 0
+    try:
+        for number, line in enumerate(stream, 1):  # noqa: B007 - it is told
+            yield line
+    except UnicodeDecodeError as error:
+        raise EventError(f"{name}, after line {number}: not valid UTF-8: {error.reason}") from None
+    except OSError as error:
+        raise RequestError(f"cannot read {name}: {error.strerror}") from None
+
+
 def _json_lines(name: str, stream: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(stream, 1):
+    for number, line in enumerate(_decoded(name, stream), 1):
         if line.strip():
             try:
                 row = json.loads(line)
@@ -188,11 +255,15 @@ def _json_lines(name: str, stream: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _csv(name: str, stream: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    reader = csv.DictReader(stream)
-    for number, row in enumerate(reader, 2):
-        if None in row or None in row.values():
-            raise EventError(f"{name}, line {number}: not as many values as there are columns")
-        yield f"{name}, line {number}", {key: _value(value) for key, value in row.items() if value != ""}
+    reader = csv.DictReader(_decoded(name, stream))
+    try:
+        for row in reader:
+            place = f"{name}, line {reader.line_num}"
+            if None in row or None in row.values():
+                raise EventError(f"{place}: not as many values as there are columns")
+            yield place, {key: _value(value) for key, value in row.items() if value != ""}
+    except csv.Error as error:
+        raise EventError(f"{name}, line {reader.line_num}: {error}") from None
 
 
 def _parquet(file: Path) -> tuple[Iterator[tuple[str, dict[str, Any]]], int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import ssl
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import angelia.errors as errors
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection, backoff
-from angelia.broker.tls import client_context
+from angelia.broker.tls import client_context, why_not
 from angelia.errors import AngeliaError, BrokerError, ConnectionLostError, DisconnectedError, WireError
 from angelia.event import Event
 from angelia.messages import Request, Subscribe, Unsubscribe, UnsubscribePattern
@@ -236,6 +235,7 @@ class Uplink:
                 _, connection = await self._loop.create_connection(
                     lambda: Connection(received, on_lost), address.host, address.port, ssl=tls
                 )
+                connection.accept(_MAX_TOLD)  # what comes together with the welcome is large at times
                 connection.send(
                     Hello(
                         VERSION,
@@ -250,8 +250,8 @@ class Uplink:
                 await welcomed.wait()
         except TimeoutError:
             raise BrokerError("it does not answer") from None
-        except (OSError, ssl.SSLError) as error:
-            raise BrokerError(str(error) or type(error).__name__) from None
+        except OSError as error:
+            raise BrokerError(why_not(error)) from None
         finally:
             if connection is not None and connection is not self._connection:
                 connection.abort("it was not welcome")
@@ -260,7 +260,6 @@ class Uplink:
 
     def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
         self.max_frame = welcome.max_frame
-        connection.accept(_MAX_TOLD)
         connection.received = self._received
         connection.batch = lambda items: encode_upload(0, items)
         connection.changed = self._taken

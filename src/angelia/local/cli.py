@@ -34,7 +34,10 @@ def up(
     topology: Annotated[str, typer.Option(help="How they are linked: tree, line, star, ring.")] = "tree",
     routing: Annotated[str, typer.Option(help="The routing algorithm; see angelia broker --help.")] = "peer",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The first port; 0: any free.")] = DEFAULT_PORT,
-    http_port: Annotated[int | None, typer.Option("--http", help="The first port of the HTTP doors.")] = None,
+    http_port: Annotated[
+        int | None,
+        typer.Option("--http", min=0, max=65535, help="The first port of the HTTP doors; 0: any free."),
+    ] = None,
     lake: Annotated[Path | None, typer.Option(help="A directory to keep all that is published.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Leave them running; see angelia down.")] = False,
     directory: Directory = None,
@@ -48,7 +51,8 @@ def up(
     try:
         with Console(stderr=True).status(f"starting {brokers} brokers"):
             network.start()
-        typer.echo(f"{brokers} brokers are up, the first on {network.addresses[0]}; logs in {place}")
+        door = f", with HTTP on {network.brokers[0].http}" if network.brokers[0].http else ""
+        typer.echo(f"{brokers} brokers are up, the first on {network.addresses[0]}{door}; logs in {place}")
         if detach:
             return
         with suppress(KeyboardInterrupt):

@@ -144,6 +144,7 @@ class Sink:
         self.permission = {"WebHook-Allowed-Origin": "*", "WebHook-Allowed-Rate": "*"}
         self.answers = []  # (status, headers) for the next deliveries; 204 after them
         self.hold = None  # an asyncio.Event that answers wait for
+        self.hold_permission = None  # likewise
 
     @property
     def deliveries(self):
@@ -164,6 +165,8 @@ class Sink:
 
     async def _answer(self, method):
         if method == "OPTIONS":
+            if self.hold_permission is not None:
+                await self.hold_permission.wait()
             status, extra = 200, self.permission
         else:
             if self.hold is not None:

@@ -179,6 +179,24 @@ async def test_events_of_programs_and_of_http_meet():
         assert '"type":"test.Event"' in (await stream.next())["data"]
 
 
+@asynchronous
+async def test_the_example_of_a_sink_allows_deliveries_and_prints_them():
+    program = Path(__file__).parents[3] / "examples" / "webhook_sink.py"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", str(program), "0", stdout=subprocess.PIPE
+    )
+    try:
+        url = (await process.stdout.readline()).decode().split()[-1]
+        async with door(webhook_targets=("127.0.0.0/8",)) as opened:
+            wanted = {"protocol": "HTTP", "sink": url}
+            assert (await opened.http.post("/subscriptions", json=wanted)).status_code == 201
+            await post(opened, cloudevent(id="7"))
+            assert await process.stdout.readline() == b'test.Event 7 {"x":1}\n'
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0
+
+
 def test_the_example_opens_a_door_and_closes_it_when_interrupted():
     program = Path(__file__).parents[3] / "examples" / "http_door.py"
     with subprocess.Popen(

@@ -23,6 +23,7 @@ from angelia.broker.http.service import Service
 from angelia.broker.http.settings import Outside, Settings
 from angelia.broker.http.sse import get_events
 from angelia.broker.http.websocket import websocket
+from angelia.broker.state import State
 from angelia.errors import AngeliaError
 
 __all__ = ["ROUTES", "create_app"]
@@ -56,10 +57,16 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 
 
 def create_app(
-    service: Service, settings: Settings | None = None, outside: Outside | None = None
+    service: Service,
+    settings: Settings | None = None,
+    outside: Outside | None = None,
+    state: State | None = None,
 ) -> Starlette:
-    """The door of a service. `serve` runs it; `app.state.door.close()` ends its streams and deliveries."""
-    door = Door(service, settings or Settings(), outside or Outside())
+    """The door of a service. `serve` runs it; `app.state.door.close()` ends its streams and deliveries.
+
+    With a `state`, webhooks are kept there, and those that were go on.
+    """
+    door = Door(service, settings or Settings(), outside or Outside(), state)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -15,6 +15,7 @@ from angelia.broker.http.service import Client, Service
 from angelia.broker.http.settings import Outside, Settings
 from angelia.broker.http.streams import Streams
 from angelia.broker.http.webhooks import Webhooks
+from angelia.broker.state import State
 from angelia.event import Event
 from angelia.filter import Advertisement
 
@@ -24,7 +25,9 @@ __all__ = ["Door"]
 class Door:
     """A client of the service that speaks for all who come by HTTP. It is opened within an event loop."""
 
-    def __init__(self, service: Service, settings: Settings, outside: Outside) -> None:
+    def __init__(
+        self, service: Service, settings: Settings, outside: Outside, state: State | None = None
+    ) -> None:
         self.service = service
         self.settings = settings
         self.outside = outside
@@ -37,7 +40,8 @@ class Door:
         self.streams = Streams(
             self._client, settings, service.metrics, lambda event: structured(event, self.origin)
         )
-        self.webhooks = Webhooks(self._client, settings, service.metrics, self.origin, outside)
+        self.webhooks = Webhooks(self._client, settings, service.metrics, self.origin, outside, state)
+        self.webhooks.restore(service.registry)
         self._show()
 
     def _show(self) -> None:

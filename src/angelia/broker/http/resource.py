@@ -46,7 +46,7 @@ class Resource:
             raise _bad("protocol", "must be 'HTTP'; there is no other here")
         if "sink" not in document:
             raise _bad("sink", "is missing: the URL to deliver to")
-        self._document = document
+        self.given = document
         self.target = Target(document["sink"])
         self.selection: Selection = Dialects(registry).select(document)
         if document.get("config") not in (None, {}):
@@ -88,7 +88,7 @@ class Resource:
 
     def document(self) -> dict[str, Any]:
         """The subscription as it is shown: with defaults, without secrets."""
-        shown = {name: value for name, value in self._document.items() if name != "id"}
+        shown = {name: value for name, value in self.given.items() if name != "id"}
         shown["protocolsettings"] = {
             "method": self.method,
             "contentmode": self.mode,

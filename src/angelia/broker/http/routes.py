@@ -117,7 +117,7 @@ async def confirm_subscription(request: Request) -> Response:
     """A sink grants permission by the callback that it was given."""
     rate = request.headers.get("webhook-allowed-rate")
     key = request.query_params.get("key", "")
-    webhook = _door(request).webhooks.confirm(request.path_params["id"], key, rate)
+    webhook = await _door(request).webhooks.confirm(request.path_params["id"], key, rate)
     return _json({"id": webhook.name, "status": webhook.delivery.status})
 
 

@@ -148,6 +148,7 @@ def _config(app: Starlette, settings: Settings, tls: ssl.SSLContext | None) -> u
         ws_per_message_deflate=False,  # a small frame could become a large message
         lifespan="on",
         log_config=None,
+        log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,

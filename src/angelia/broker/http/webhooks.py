@@ -1,7 +1,8 @@
 """Webhooks: subscriptions whose events are pushed to a sink.
 
 Each has a bounded queue at the broker and a task of its own: a sink that is slow, or gone, loses its own
-oldest events and holds up nobody. They live as long as the broker's process does.
+oldest events and holds up nobody. Where the broker keeps a state they outlive its process; what was queued
+does not.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import asyncio
 import logging
 import secrets
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 from uuid import uuid4
 
 import httpx
+from msgspec.structs import replace
 
 from angelia.broker.http.codec import binary_message, structured_message
 from angelia.broker.http.problem import Problem
@@ -27,8 +29,10 @@ from angelia.broker.http.settings import Outside, Settings
 from angelia.broker.http.sinks import Answer, Permission, Sink, permitted
 from angelia.broker.http.targets import ForbiddenTargetError, Targets
 from angelia.broker.metrics import Metrics
-from angelia.errors import AngeliaError, ClosedError
+from angelia.broker.state import KeptWebhook, State, Status
+from angelia.errors import AngeliaError, BrokerError, ClosedError
 from angelia.event import Event, format_timestamp
+from angelia.types import TypeRegistry
 
 __all__ = ["Webhook", "Webhooks"]
 
@@ -45,7 +49,7 @@ class _Ended(Exception):  # noqa: N818 - the way out of a delivery
 class Delivery:
     """How deliveries go: what `GET /subscriptions/{id}` tells."""
 
-    status: Literal["pending", "active", "ended"] = "pending"
+    status: Status = "pending"
     reason: str = ""
     rate: int | None = None
     delivered: int = 0
@@ -60,12 +64,14 @@ class Delivery:
 class Webhook:
     """One subscription with its sink."""
 
-    def __init__(self, name: str, resource: Resource, sink: Sink, hub: Webhooks) -> None:
+    def __init__(
+        self, name: str, resource: Resource, sink: Sink, hub: Webhooks, key: str | None = None
+    ) -> None:
         self.name = name
         self.resource = resource
         self.sink = sink
         self.delivery = Delivery()
-        self.key = secrets.token_urlsafe(24)
+        self.key = key or secrets.token_urlsafe(24)
         self._hub = hub
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
@@ -82,13 +88,23 @@ class Webhook:
         state = {**asdict(self.delivery), "queued": self.queued, "dropped": dropped}
         return {"id": self.name, **self.resource.document(), "delivery": state}
 
-    def start(self, rate: int | None) -> None:
-        """Begin to deliver, at most `rate` requests a minute."""
+    def kept(self) -> KeptWebhook:
+        """What a later process needs to go on with this one."""
+        state = self.delivery
+        given = self.resource.given
+        return KeptWebhook(self.name, given, self.key, state.status, state.reason, state.rate)
+
+    def subscribe(self, rate: int | None) -> None:
+        """Gather what to deliver, at most `rate` requests a minute; `start` sends it."""
         self._subscription = self._hub.client.subscribe(
             self.resource.selection.filter, size=self._hub.settings.webhook_queue, policy="drop_oldest"
         )
         self.delivery.status, self.delivery.reason, self.delivery.rate = "active", "", rate
-        self._task = asyncio.create_task(self._run(self._subscription))
+
+    def start(self) -> None:
+        """Begin to deliver, if there is something to."""
+        if self._subscription is not None:
+            self._task = asyncio.create_task(self._run(self._subscription))
 
     async def stop(self) -> None:
         """End deliveries; what is queued is forgotten."""
@@ -110,6 +126,7 @@ class Webhook:
         except _Ended as end:
             self._end(str(end))
             await subscription.close()
+            await self._hub.ended(self)
         except Exception:
             log.exception("the deliveries to %s failed", self.resource.target.url)
             self._end("the door failed; the broker's log tells why")
@@ -172,7 +189,13 @@ class Webhooks:
     """All webhooks of the door."""
 
     def __init__(
-        self, client: Client, settings: Settings, metrics: Metrics, origin: str, outside: Outside
+        self,
+        client: Client,
+        settings: Settings,
+        metrics: Metrics,
+        origin: str,
+        outside: Outside,
+        state: State | None,
     ) -> None:
         self.client = client
         self.settings = settings
@@ -182,6 +205,8 @@ class Webhooks:
         self._targets = Targets(settings.webhook_targets, outside.resolve)
         self._webhooks: dict[str, Webhook] = {}
         self._coming = 0
+        self._state = state
+        self._changing = asyncio.Lock()  # so that what is kept and what is here change together
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -201,6 +226,20 @@ class Webhooks:
         except KeyError:
             raise Problem(404, "not-found", f"there is no subscription {name[:64]!r}") from None
 
+    def restore(self, registry: TypeRegistry) -> None:
+        """Go on with the subscriptions that were kept; their sinks are not asked again."""
+        for kept in self._state.webhooks() if self._state is not None else ():
+            try:
+                resource = Resource(kept.document, registry)
+                webhook = Webhook(kept.id, resource, self._sink(resource), self, kept.key)
+                webhook.delivery.status, webhook.delivery.reason = kept.status, kept.reason
+                if kept.status == "active":
+                    webhook.subscribe(kept.rate)
+            except (Problem, AngeliaError) as error:
+                raise BrokerError(f"the webhook {kept.id} that was kept cannot go on: {error}") from None
+            self._webhooks[kept.id] = webhook
+            webhook.start()
+
     async def create(self, resource: Resource) -> Webhook:
         """Subscribe, after the sink has allowed it."""
         if len(self._webhooks) + self._coming >= self.settings.max_subscriptions:
@@ -209,43 +248,74 @@ class Webhooks:
         self._coming += 1
         try:
             webhook, permission = await self._prepare(str(uuid4()), resource)
+            await self._enter(webhook, permission, is_new=True)
         finally:
             self._coming -= 1
-        await self._enter(webhook, permission)
         return webhook
 
     async def replace(self, name: str, resource: Resource) -> Webhook:
         """Change a subscription; a new sink is asked, too."""
         self.get(name)
         webhook, permission = await self._prepare(name, resource)
-        await self._enter(webhook, permission)
+        await self._enter(webhook, permission, is_new=False)
         return webhook
 
     async def remove(self, name: str) -> Webhook:
         """Unsubscribe."""
-        webhook = self.get(name)
-        del self._webhooks[name]
+        async with self._changing:
+            webhook = self.get(name)
+            if self._state is not None:
+                await self._written(self._state.forget_webhook(name))
+            del self._webhooks[name]
         await webhook.stop()
         return webhook
 
-    def confirm(self, name: str, key: str, rate: str | None) -> Webhook:
+    async def confirm(self, name: str, key: str, rate: str | None) -> Webhook:
         """A sink grants permission later, by the callback."""
-        webhook = self._webhooks.get(name)
-        if webhook is None or not secrets.compare_digest(webhook.key.encode(), key.encode()):
-            raise Problem(404, "not-found", "there is no such subscription, or the key is wrong")
-        permission = permitted(rate, self.settings.webhook_rate)
-        if not permission.is_granted:
-            raise Problem(400, "invalid-parameter", permission.detail, attribute="WebHook-Allowed-Rate")
-        if webhook.delivery.status == "pending":
-            webhook.start(permission.rate)
+        async with self._changing:
+            webhook = self._webhooks.get(name)
+            if webhook is None or not secrets.compare_digest(webhook.key.encode(), key.encode()):
+                raise Problem(404, "not-found", "there is no such subscription, or the key is wrong")
+            permission = permitted(rate, self.settings.webhook_rate)
+            if not permission.is_granted:
+                raise Problem(400, "invalid-parameter", permission.detail, attribute="WebHook-Allowed-Rate")
+            if webhook.delivery.status == "pending":
+                confirmed = replace(webhook.kept(), status="active", reason="", rate=permission.rate)
+                await self._keep(confirmed)
+                webhook.subscribe(permission.rate)
+                webhook.start()
         return webhook
+
+    async def ended(self, webhook: Webhook) -> None:
+        """A subscription has come to its end by itself: not to begin anew with the next process."""
+        async with self._changing:
+            if self._webhooks.get(webhook.name) is webhook:
+                try:
+                    await self._keep(webhook.kept())
+                except Problem as problem:
+                    log.error("the end of the webhook %s is not kept: %s", webhook.name, problem)
+
+    async def _keep(self, kept: KeptWebhook) -> None:
+        if self._state is not None:
+            await self._written(self._state.keep_webhook(kept))
+
+    async def _written(self, change: Awaitable[None]) -> None:
+        try:
+            await change
+        except BrokerError as error:
+            log.error("%s", error)
+            detail = "the broker cannot keep this; its log tells why"
+            raise Problem(507, "not-kept", detail) from None
+
+    def _sink(self, resource: Resource) -> Sink:
+        return Sink(resource.target, self._targets, self.settings, self.outside, lambda: self._tls)
 
     async def _prepare(self, name: str, resource: Resource) -> tuple[Webhook, Permission]:
         try:
             await self._targets.address(resource.target)
         except ForbiddenTargetError as error:
             raise Problem(400, "forbidden-sink", f"sink: {error}", attribute="sink") from None
-        sink = Sink(resource.target, self._targets, self.settings, self.outside, lambda: self._tls)
+        sink = self._sink(resource)
         webhook = Webhook(name, resource, sink, self)
         permission = await sink.ask(self._callback(webhook))
         if not permission.is_granted and self.settings.public_url is None:
@@ -260,19 +330,25 @@ class Webhooks:
         base = self.settings.public_url.rstrip("/")
         return f"{base}/subscriptions/{webhook.name}/confirmation?key={webhook.key}"
 
-    async def _enter(self, webhook: Webhook, permission: Permission) -> None:
-        if permission.is_granted:
+    async def _enter(self, webhook: Webhook, permission: Permission, *, is_new: bool) -> None:
+        """Take a webhook up, in the place of the former one of its name, or leave all as it was."""
+        async with self._changing:
             try:
-                webhook.start(permission.rate)
-            except AngeliaError:
+                if not is_new:
+                    self.get(webhook.name)  # it may have been removed meanwhile
+                if permission.is_granted:
+                    webhook.subscribe(permission.rate)
+                else:
+                    webhook.delivery.reason = f"waits for the sink's confirmation: {permission.detail}"
+                await self._keep(webhook.kept())
+            except BaseException:
                 await webhook.stop()
                 raise
-        else:
-            webhook.delivery.reason = f"waits for the sink's confirmation: {permission.detail}"
-        before = self._webhooks.get(webhook.name)
-        self._webhooks[webhook.name] = webhook
+            before = self._webhooks.get(webhook.name)
+            self._webhooks[webhook.name] = webhook
         if before is not None:
             await before.stop()
+        webhook.start()
 
     async def close(self) -> None:
         """End all deliveries."""
