@@ -5,7 +5,8 @@ covers; the *roots* have no successors. Only immediate relations are stored.
 
 A new filter is not compared with every other. An index proposes few candidates: what covers a
 filter can ask only for attributes that the filter asks for, with the same values where both are
-equalities; and the other way round.
+equalities; and the other way round. Where candidates are many, as in a long chain, those that cannot be
+immediate are put aside by the index, all at once, wherever it is sure.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from angelia.errors import FilterError
 from angelia.filter.advertisement import Advertisement
 from angelia.filter.candidates import AdvertisementIndex, SubscriptionIndex
 from angelia.filter.filter import Filter
+from angelia.filter.spans import numbers_in
 
 if TYPE_CHECKING:
     from angelia.types import TypeRegistry
@@ -53,12 +55,36 @@ class Insertion(NamedTuple, Generic[F]):
 
 
 class Index(Protocol[G]):
-    """Proposes candidates, as numbers: perhaps too many, never too few, those near to the item first."""
+    """Proposes candidates, as the bits of their numbers: perhaps too many, never too few."""
 
     def add(self, number: int, item: G) -> None: ...
     def remove(self, number: int, item: G) -> None: ...
-    def may_cover(self, item: G) -> Iterable[int]: ...
-    def may_be_covered_by(self, item: G) -> Iterable[int]: ...
+    def may_cover(self, item: G) -> int: ...
+    def may_be_covered_by(self, item: G) -> int: ...
+
+    @property
+    def plain(self) -> int:
+        """Filters of which the index is sure what they cover, at least of one alternative."""
+        ...
+
+    def surely_cover(self, item: G) -> int:
+        """The plain ones that cover an item of one alternative."""
+        ...
+
+    def surely_covered_by(self, item: G) -> int:
+        """What a plain item covers, of one alternative."""
+        ...
+
+    def near(self, item: G, among: int, above: bool, turn: int) -> int:
+        """One of those that cover the item, or that it covers, that is likely near; each turn by another end."""
+        ...
+
+    def breadth(self, number: int) -> int:
+        """How much a filter asks for: what covers it asks no more."""
+        ...
+
+
+_FEW = 24  # candidates that are rather asked one by one
 
 
 class Poset(Generic[F]):
@@ -74,18 +100,18 @@ class Poset(Generic[F]):
         self._successors: dict[int, set[int]] = {}
         self._predecessors: dict[int, set[int]] = {}
         self._roots: dict[int, None] = {}
-        self._next = 0
+        self._free: list[int] = []  # numbers of filters that are gone: the bits of an index stay short
 
     def insert(self, item: F) -> Insertion[F]:
         """Add a filter between its immediate successors and predecessors."""
         if item in self._numbers:
             return Insertion(item, Place.EXISTING)
-        covered, covers = self._covered(item), self._covers(item)
-        successors = self._nearest(self._index.may_cover(item), covers, self._successors)
+        covered = self._covered(item)
+        successors = self._nearest(item, self._index.may_cover(item), self._covers(item), above=True)
         for number in successors:
             if covered(self._items[number]):
                 return Insertion(self._items[number], Place.EXISTING)
-        predecessors = self._nearest(self._index.may_be_covered_by(item), covered, self._predecessors)
+        predecessors = self._nearest(item, self._index.may_be_covered_by(item), covered, above=False)
         self._link(self._number(item), successors, predecessors)
         return Insertion(item, Place.COVERED if successors else Place.ROOT)
 
@@ -98,29 +124,54 @@ class Poset(Generic[F]):
         return item.covers if self._registry is None else lambda other: item.covers(other, self._registry)
 
     def _number(self, item: F) -> int:
-        number = self._next
-        self._next += 1
+        number = self._free.pop() if self._free else len(self._items)
         self._numbers[item] = number
         self._items[number] = item
         self._index.add(number, item)
         return number
 
-    def _nearest(
-        self, candidates: Iterable[int], related: Callable[[F], bool], onwards: dict[int, set[int]]
-    ) -> set[int]:
-        """The related candidates from which no other is reached `onwards`.
+    def _nearest(self, item: F, candidates: int, related: Callable[[F], bool], above: bool) -> set[int]:
+        """The related candidates from which no other is reached onwards: upwards, if they are above.
 
         What lies onwards of a related one is related too, and not nearest: it is not asked again.
         """
-        items = self._items
+        items, onwards = self._items, self._successors if above else self._predecessors
+        if candidates.bit_count() > _FEW:
+            candidates, done = self._without_far(item, candidates, related, above)
+            if done:
+                return set(numbers_in(candidates))
         nearest: set[int] = set()
         beyond: set[int] = set()
-        for candidate in candidates:
-            if candidate not in beyond and related(items[candidate]):
-                nearest.add(candidate)
-                if onwards[candidate]:
-                    _walk(onwards[candidate], onwards, beyond)
+        numbers = numbers_in(candidates)
+        if len(numbers) > 1:  # what asks for more is nearer to what it covers
+            numbers.sort(key=self._index.breadth, reverse=above)
+        for number in numbers:
+            if number not in beyond and related(items[number]):
+                nearest.add(number)
+                if onwards[number]:
+                    _walk(onwards[number], onwards, beyond)
         return nearest - beyond
+
+    def _without_far(
+        self, item: F, candidates: int, related: Callable[[F], bool], above: bool
+    ) -> tuple[int, bool]:
+        """The candidates without those that the index knows to lie onwards of a related one.
+
+        And whether these are the nearest. The work is limited by the number of candidates: if few are far,
+        as between two layers where each covers each, the rest is left as it is.
+        """
+        index = self._index
+        surely_onwards = index.surely_cover if above else index.surely_covered_by
+        left, unasked = candidates, candidates & index.plain
+        for turn in range(4 + candidates.bit_count() // 16):
+            if not unasked:
+                break
+            number = index.near(item, unasked, above, turn)
+            near = self._items[number]
+            gone = surely_onwards(near) & ~(1 << number) if related(near) else 1 << number
+            left &= ~gone
+            unasked &= ~(gone | 1 << number)
+        return left, not unasked and not left & ~index.plain
 
     def _link(self, number: int, successors: set[int], predecessors: set[int]) -> None:
         for lower in predecessors:
@@ -140,6 +191,7 @@ class Poset(Generic[F]):
         """Take a filter out; returns those that became roots by that."""
         number = self._numbers.pop(self._standing(item))
         self._index.remove(number, self._items.pop(number))
+        self._free.append(number)
         successors, predecessors = self._successors.pop(number), self._predecessors.pop(number)
         self._roots.pop(number, None)
         for upper in successors:
@@ -147,12 +199,20 @@ class Poset(Generic[F]):
         for lower in predecessors:
             self._successors[lower].discard(number)
             # An upper neighbour becomes immediate unless another way leads to it.
-            for upper in successors - _walk(self._successors[lower], self._successors, set()):
+            for upper in self._not_reached(successors, lower):
                 self._successors[lower].add(upper)
                 self._predecessors[upper].add(lower)
             if not self._successors[lower]:
                 self._roots[lower] = None
         return self._filters(lower for lower in predecessors if lower in self._roots)
+
+    def _not_reached(self, uppers: set[int], lower: int) -> list[int]:
+        """Those that cover a filter, but none of its immediate successors."""
+        known = self._successors[lower]
+        if len(known) * len(uppers) > _FEW * _FEW:
+            return list(uppers - _walk(known, self._successors, set()))
+        items = self._items
+        return [u for u in uppers if not any(self.is_covered(items[k], items[u]) for k in known)]
 
     def _standing(self, item: F) -> F:
         if item not in self._numbers:
@@ -184,7 +244,7 @@ class Poset(Generic[F]):
         number = self._numbers.get(item)
         if number is not None:
             return self._filters(_walk(self._successors[number], self._successors, set()))
-        proposed = (self._items[other] for other in self._index.may_cover(item))
+        proposed = (self._items[other] for other in numbers_in(self._index.may_cover(item)))
         return frozenset(filter(self._covers(item), proposed))
 
     def covered_by(self, item: F) -> frozenset[F]:
@@ -192,7 +252,7 @@ class Poset(Generic[F]):
         number = self._numbers.get(item)
         if number is not None:
             return self._filters(_walk(self._predecessors[number], self._predecessors, set()))
-        proposed = (self._items[other] for other in self._index.may_be_covered_by(item))
+        proposed = (self._items[other] for other in numbers_in(self._index.may_be_covered_by(item)))
         return frozenset(filter(self._covered(item), proposed))
 
     def is_covered(self, item: F, by: F) -> bool:
@@ -222,7 +282,7 @@ def _walk(start: Iterable[int], links: dict[int, set[int]], found: set[int]) -> 
 
 def subscription_poset(registry: TypeRegistry | None = None) -> Poset[Filter]:
     """A poset of subscriptions: the paper's P_S."""
-    return Poset(SubscriptionIndex(), registry)
+    return Poset(SubscriptionIndex(registry), registry)
 
 
 def advertisement_poset(registry: TypeRegistry | None = None) -> Poset[Advertisement]:
