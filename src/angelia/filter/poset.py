@@ -11,7 +11,7 @@ immediate are put aside by the index, all at once, wherever it is sure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
@@ -20,12 +20,12 @@ from angelia.errors import FilterError
 from angelia.filter.advertisement import Advertisement
 from angelia.filter.candidates import AdvertisementIndex, SubscriptionIndex
 from angelia.filter.filter import Filter
-from angelia.filter.spans import numbers_in
+from angelia.filter.spans import Members, bits_of, numbers_in
 
 if TYPE_CHECKING:
     from angelia.types import TypeRegistry
 
-__all__ = ["Insertion", "Place", "Poset", "advertisement_poset", "subscription_poset"]
+__all__ = ["Insertion", "Part", "Place", "Poset", "advertisement_poset", "subscription_poset"]
 
 
 class Coverable(Protocol):
@@ -101,19 +101,27 @@ class Poset(Generic[F]):
         self._predecessors: dict[int, set[int]] = {}
         self._roots: dict[int, None] = {}
         self._free: list[int] = []  # numbers of filters that are gone: the bits of an index stay short
+        self._last: tuple[F, int | None, int] | None = None
 
     def insert(self, item: F) -> Insertion[F]:
         """Add a filter between its immediate successors and predecessors."""
         if item in self._numbers:
             return Insertion(item, Place.EXISTING)
         covered = self._covered(item)
-        successors = self._nearest(item, self._index.may_cover(item), self._covers(item), above=True)
+        successors = self._nearest(item, self._may_cover(item), self._covers(item), above=True)
         for number in successors:
             if covered(self._items[number]):
                 return Insertion(self._items[number], Place.EXISTING)
         predecessors = self._nearest(item, self._index.may_be_covered_by(item), covered, above=False)
         self._link(self._number(item), successors, predecessors)
         return Insertion(item, Place.COVERED if successors else Place.ROOT)
+
+    def _may_cover(self, item: F) -> int:
+        """What may cover an item. Whoever inserts one has often asked what covers it before."""
+        version = None if self._registry is None else self._registry.version
+        if self._last is None or self._last[0] is not item or self._last[1] != version:
+            self._last = item, version, self._index.may_cover(item)
+        return self._last[2]
 
     def _covers(self, item: F) -> Callable[[F], bool]:
         """Whether another covers `item`. (Not written as a function: this is called often.)"""
@@ -128,6 +136,7 @@ class Poset(Generic[F]):
         self._numbers[item] = number
         self._items[number] = item
         self._index.add(number, item)
+        self._last = None
         return number
 
     def _nearest(self, item: F, candidates: int, related: Callable[[F], bool], above: bool) -> set[int]:
@@ -192,27 +201,37 @@ class Poset(Generic[F]):
         number = self._numbers.pop(self._standing(item))
         self._index.remove(number, self._items.pop(number))
         self._free.append(number)
+        self._last = None
         successors, predecessors = self._successors.pop(number), self._predecessors.pop(number)
         self._roots.pop(number, None)
         for upper in successors:
             self._predecessors[upper].discard(number)
         for lower in predecessors:
             self._successors[lower].discard(number)
-            # An upper neighbour becomes immediate unless another way leads to it.
-            for upper in self._not_reached(successors, lower):
-                self._successors[lower].add(upper)
-                self._predecessors[upper].add(lower)
-            if not self._successors[lower]:
-                self._roots[lower] = None
+        self._rejoin(predecessors, successors)
         return self._filters(lower for lower in predecessors if lower in self._roots)
 
-    def _not_reached(self, uppers: set[int], lower: int) -> list[int]:
-        """Those that cover a filter, but none of its immediate successors."""
-        known = self._successors[lower]
-        if len(known) * len(uppers) > _FEW * _FEW:
-            return list(uppers - _walk(known, self._successors, set()))
-        items = self._items
-        return [u for u in uppers if not any(self.is_covered(items[k], items[u]) for k in known)]
+    def _rejoin(self, lowers: set[int], uppers: set[int]) -> None:
+        """What stood between them is gone: an upper becomes immediate unless another way leads to it."""
+        items, plain = self._items, self._index.plain
+        below: dict[int, int] = {}
+        for lower in lowers:
+            others = self._successors[lower]
+            if others and uppers:
+                known = bits_of(others)
+                below = below or {upper: self._index.surely_covered_by(items[upper]) for upper in uppers}
+                joined = [upper for upper in uppers if not below[upper] & known]
+                doubtful = [other for other in others if not plain >> other & 1]
+                for upper in joined:
+                    unsure = doubtful if plain >> upper & 1 else list(others)
+                    if not any(self.is_covered(items[other], items[upper]) for other in unsure):
+                        others.add(upper)
+            else:
+                others |= uppers
+            for upper in others & uppers:
+                self._predecessors[upper].add(lower)
+            if not others:
+                self._roots[lower] = None
 
     def _standing(self, item: F) -> F:
         if item not in self._numbers:
@@ -239,21 +258,35 @@ class Poset(Generic[F]):
         """The filters that one of the poset immediately covers."""
         return self._filters(self._predecessors[self._numbers[self._standing(item)]])
 
-    def covering(self, item: F) -> frozenset[F]:
-        """All filters of the poset that cover this one (which may be outside); not itself."""
+    def covering(self, item: F, among: Part[F] | None = None) -> frozenset[F]:
+        """All filters of the poset, or among some, that cover this one (which may be outside); not itself."""
         number = self._numbers.get(item)
-        if number is not None:
+        if number is not None and among is None:
             return self._filters(_walk(self._successors[number], self._successors, set()))
-        proposed = (self._items[other] for other in numbers_in(self._index.may_cover(item)))
-        return frozenset(filter(self._covers(item), proposed))
+        return self._proven(item, self._may_cover(item), self._covers(item), among)
 
-    def covered_by(self, item: F) -> frozenset[F]:
-        """All filters of the poset that this one covers (it may be outside); not itself."""
+    def covered_by(self, item: F, among: Part[F] | None = None) -> frozenset[F]:
+        """All filters of the poset, or among some, that this one covers (it may be outside); not itself."""
         number = self._numbers.get(item)
-        if number is not None:
+        if number is not None and among is None:
             return self._filters(_walk(self._predecessors[number], self._predecessors, set()))
-        proposed = (self._items[other] for other in numbers_in(self._index.may_be_covered_by(item)))
-        return frozenset(filter(self._covered(item), proposed))
+        return self._proven(item, self._index.may_be_covered_by(item), self._covered(item), among)
+
+    def _proven(
+        self, item: F, candidates: int, related: Callable[[F], bool], among: Part[F] | None
+    ) -> frozenset[F]:
+        if among is not None:
+            candidates &= among.members.bits
+        itself = self._numbers.get(item)
+        return frozenset(
+            other
+            for number in numbers_in(candidates)
+            if number != itself and related(other := self._items[number])
+        )
+
+    def part(self, items: Iterable[F] = ()) -> Part[F]:
+        """Some filters of the poset, to look among."""
+        return Part(self._numbers, items)
 
     def is_covered(self, item: F, by: F) -> bool:
         """Whether one filter covers another, as this poset knows the types; both may be outside."""
@@ -267,6 +300,24 @@ class Poset(Generic[F]):
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+
+class Part(Generic[F]):
+    """Some filters of a poset; they leave it before they leave the poset."""
+
+    def __init__(self, numbers: Mapping[F, int], items: Iterable[F]) -> None:
+        self._numbers = numbers
+        self.members = Members()
+        for item in items:
+            self.add(item)
+
+    def add(self, item: F) -> None:
+        """Add a filter of the poset."""
+        self.members.add(self._numbers[item])
+
+    def remove(self, item: F) -> None:
+        """Remove a filter that is there."""
+        self.members.remove(self._numbers[item])
 
 
 def _walk(start: Iterable[int], links: dict[int, set[int]], found: set[int]) -> set[int]:

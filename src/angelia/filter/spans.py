@@ -18,7 +18,8 @@ __all__ = ["FEW", "Members", "Span", "Spans", "bits_of", "numbers_in"]
 Span = tuple[Cut, Cut]
 
 FEW = 48  # members that are rather looked at one by one
-_BLOCK = 512  # ends in a block, at most
+_BLOCK = 64  # ends in a block, at most, if there are not more than _BLOCKS of them
+_BLOCKS = 160
 _BIT = tuple(1 << place for place in range(8))
 _AFTER = float("inf")  # above any number: behind all ends at a cut
 
@@ -148,10 +149,11 @@ class Spans:
 class _Ends:
     """Cuts with numbers, in order, in blocks whose numbers are had as bits."""
 
-    __slots__ = ("_bits", "_blocks", "_lasts", "bits")
+    __slots__ = ("_bits", "_blocks", "_count", "_lasts", "bits")
 
     def __init__(self) -> None:
         self.bits = 0
+        self._count = 0
         self._blocks: list[list[tuple[Cut, int]]] = []
         self._lasts: list[tuple[Cut, int]] = []  # the last of each block
         self._bits: list[int] = []  # the numbers of each block
@@ -160,6 +162,7 @@ class _Ends:
         """Add a number at a cut."""
         end, bit = (cut, number), 1 << number
         self.bits |= bit
+        self._count += 1
         if not self._blocks:
             self._blocks, self._lasts, self._bits = [[end]], [end], [bit]
             return
@@ -168,15 +171,21 @@ class _Ends:
         insort(block, end)
         self._bits[place] |= bit
         self._lasts[place] = block[-1]
-        if len(block) > _BLOCK:
+        if len(block) > _BLOCK and len(block) * _BLOCKS > self._count:
             self._split(place)
 
     def _split(self, place: int) -> None:
         block = self._blocks[place]
-        halves = [block[: _BLOCK // 2], block[_BLOCK // 2 :]]
+        halves = [block[: len(block) // 2], block[len(block) // 2 :]]
         self._blocks[place : place + 1] = halves
         self._lasts[place : place + 1] = [half[-1] for half in halves]
-        self._bits[place : place + 1] = [bits_of(number for _, number in half) for half in halves]
+        self._bits[place : place + 1] = [self._bits_of(half) for half in halves]
+
+    def _bits_of(self, ends: list[tuple[Cut, int]]) -> int:
+        found = bytearray((self.bits.bit_length() >> 3) + 1)
+        for _, number in ends:
+            found[number >> 3] |= _BIT[number & 7]
+        return int.from_bytes(found, "little")
 
     def remove(self, cut: Cut, number: int) -> None:
         """Remove a number from a cut where it is."""
@@ -185,6 +194,7 @@ class _Ends:
         block = self._blocks[place]
         del block[bisect_left(block, end)]
         self.bits ^= bit
+        self._count -= 1
         self._bits[place] ^= bit
         if block:
             self._lasts[place] = block[-1]
@@ -200,9 +210,9 @@ class _Ends:
         inside = bisect_left(block, end)  # type: ignore[arg-type]
         # Of the block, and of all blocks, the shorter side is put together.
         if inside * 2 <= len(block):
-            found = bits_of([number for _, number in block[:inside]])
+            found = self._bits_of(block[:inside])
         else:
-            found = bits ^ bits_of([number for _, number in block[inside:]])
+            found = bits ^ self._bits_of(block[inside:])
         if place * 2 <= len(self._blocks):
             for each in self._bits[:place]:
                 found |= each
@@ -216,10 +226,9 @@ class _Ends:
         """The number of the first end after one that is among others."""
         for place in range(bisect_left(self._lasts, end), len(self._blocks)):  # type: ignore[arg-type]
             if here := self._bits[place] & among:
-                block, wanted = self._blocks[place], set(numbers_in(here))
-                found = next((each for each in block if each[1] in wanted and each > end), None)
-                if found is not None:
-                    return found[1]
+                for each in self._blocks[place]:
+                    if each > end and here >> each[1] & 1:
+                        return each[1]
         return None
 
     def last(self, end: tuple[Cut, float], among: int) -> int | None:
@@ -227,10 +236,9 @@ class _Ends:
         start = min(bisect_left(self._lasts, end), len(self._blocks) - 1)  # type: ignore[arg-type]
         for place in range(start, -1, -1):
             if here := self._bits[place] & among:
-                block, wanted = self._blocks[place], set(numbers_in(here))
-                found = next((each for each in reversed(block) if each[1] in wanted and each < end), None)
-                if found is not None:
-                    return found[1]
+                for each in reversed(self._blocks[place]):
+                    if each < end and here >> each[1] & 1:
+                        return each[1]
         return None
 
 
