@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from angelia.filter import Poset
-from angelia.filter.poset import Coverable
+from angelia.filter.poset import Coverable, Part
 from angelia.routing.interfaces import Interface
 
 __all__ = ["Change", "Collector", "Forwarding", "Outcome", "pieces"]
 
+_MANY = 8  # filters of an interface that are rather looked at one by one
 _PIECE = 1 << 18  # characters of filters in one message; the wire has a limit
 
 F = TypeVar("F", bound=Coverable)
@@ -55,6 +56,7 @@ class Forwarding(Generic[F]):
         self.poset = make_poset()
         self._subscribers: dict[F, set[Interface]] = {}
         self._items: dict[Interface, dict[F, None]] = {}  # the same, by interface
+        self._parts: dict[Interface, Part[F]] = {}  # and again, of those that asked for many
         self._forwards: dict[F, set[str]] = {}
         # The neighbours that know of a filter or of one that covers it.
         self._reached: dict[F, frozenset[str]] = {}
@@ -96,9 +98,8 @@ class Forwarding(Generic[F]):
 
         It may ask for others in their place: then these stand before the neighbours are told anything.
         """
-        covered = [other for other in (item, *self.poset.covered_by(item)) if other in self.poset]
-        mine = [other for other in covered if self._asked(interface, other)]
-        return self._replace(interface, mine, uncovered)
+        mine = [item] if self._asked(interface, item) else []
+        return self._replace(interface, [*mine, *self._own(interface, item, above=False)], uncovered)
 
     def remove_all(self, interface: Interface) -> Outcome[F]:
         """An interface is gone."""
@@ -118,8 +119,8 @@ class Forwarding(Generic[F]):
                 continue
             standing = self.poset.insert(item).filter
             self._subscribers.setdefault(standing, set()).add(interface)
-            self._items.setdefault(interface, {})[standing] = None
-            covered = [o for o in self.poset.covered_by(standing) if self._asked(interface, o)]
+            self._note(interface, standing)
+            covered = self._own(interface, standing, above=False)
             marked |= {standing, *covered, *self._drop(interface, covered, before)}
             came[standing] = None
             went |= dict.fromkeys(covered)
@@ -139,9 +140,29 @@ class Forwarding(Generic[F]):
 
     def _has(self, interface: Interface, item: F) -> bool:
         """Whether an interface asked for a filter, or for one that covers it."""
-        return self._asked(interface, item) or any(
-            self._asked(interface, other) for other in self.poset.covering(item)
-        )
+        return self._asked(interface, item) or bool(self._own(interface, item, above=True))
+
+    def _own(self, interface: Interface, item: F, above: bool) -> list[F]:
+        """The other filters that an interface asked for and that cover one, or that it covers."""
+        part = self._parts.get(interface)
+        if part is not None:
+            return list(self.poset.covering(item, part) if above else self.poset.covered_by(item, part))
+        is_covered = self.poset.is_covered
+        return [
+            other
+            for other in self._items.get(interface, ())
+            if other != item and (is_covered(item, by=other) if above else is_covered(other, by=item))
+        ]
+
+    def _note(self, interface: Interface, item: F) -> None:
+        """An interface asks for a filter of the poset."""
+        items = self._items.setdefault(interface, {})
+        part = self._parts.get(interface)
+        if part is not None and item not in items:
+            part.add(item)
+        items[item] = None
+        if part is None and len(items) > _MANY:
+            self._parts[interface] = self.poset.part(items)
 
     def refresh(self, items: Iterable[F] | None = None) -> list[Change[F]]:
         """The neighbours of filters (all, if not told) have changed."""
@@ -164,8 +185,9 @@ class Forwarding(Generic[F]):
                 self._subscribers[standing] |= self._subscribers.pop(item)
                 self._forwards.pop(item, None)
         self._items.clear()
+        self._parts.clear()
         for interface, item in self.pairs():
-            self._items.setdefault(interface, {})[item] = None
+            self._note(interface, item)
         for interface, item in self._redundant():
             self._drop(interface, [item], before)
         return self._settle(set(self.poset), before)
@@ -175,8 +197,8 @@ class Forwarding(Generic[F]):
         return [
             (interface, item)
             for item, interfaces in self._subscribers.items()
-            for above in [set[Interface]().union(*(self._subscribers[o] for o in self.poset.covering(item)))]
-            for interface in interfaces & above
+            for interface in interfaces
+            if self._own(interface, item, above=True)
         ]
 
     def forget(self, peer: str) -> None:
@@ -196,9 +218,12 @@ class Forwarding(Generic[F]):
         for item in items:
             before.setdefault(item, self.forwards(item))
             self._subscribers[item].discard(interface)
-            self._items[interface].pop(item, None)
+            del self._items[interface][item]
+            if interface in self._parts:
+                self._parts[interface].remove(item)
             if not self._items[interface]:
                 del self._items[interface]
+                self._parts.pop(interface, None)
             if not self._subscribers[item]:
                 uncovered |= self.poset.predecessors(item)
                 self.poset.remove(item)
