@@ -37,9 +37,9 @@ from angelia.matching.layout import (
     LISTED,
     TIMESTAMP,
 )
-from angelia.matching.match_kernels import CONTEXT
 from angelia.matching.ranking import microseconds
 from angelia.matching.slots import Slot
+from angelia.matching.walk_kernels import CONTEXT
 
 if TYPE_CHECKING:
     from angelia.types import TypeRegistry

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from angelia.filter import Filter
+from angelia.matching.block_kernels import match_blocks
 from angelia.matching.build import Tables, build
 from angelia.matching.columns import RankedBatch, batch_size, rank_batch, split
 from angelia.matching.encode import Encoder, Workspace
 from angelia.matching.events import rank_events
 from angelia.matching.layout import BLOCK, H_NODE_COUNT
-from angelia.matching.match_kernels import match_blocks, match_one
 from angelia.matching.ranking import gathered
+from angelia.matching.walk_kernels import match_one
 
 if TYPE_CHECKING:
     from angelia.types import TypeRegistry

@@ -1,15 +1,14 @@
-"""The compiled kernels that match: the trie is walked for one event, or for blocks of 512.
+"""The compiled kernels that match a batch, in blocks of 512 events.
 
-`layout` says what the index holds. In a block a bit stands for an event, and a node of the trie costs one
-step for all events that are left: equalities and texts have a row of bits each, set when the block is
-prepared; ranges compare 64 ranks at once. Where few events are left, each walks on alone, as a single
-event does. The roots of the trie are not all looked at: bounds and texts of the block lead to theirs,
-and ranges, where there are many, are merged with the block's ranks in order.
-
-What a walk needs is passed as one tuple of pointers, `Walk`: to pass arrays from function to function
-counts references, which costs more than a step. Integer types are chosen with care: numba makes a float
-of an int64 and a uint64 together.
+A bit stands for an event, and a node of the trie costs one step for all events that are left: equalities
+and texts have a row of bits each, set when the block is prepared; ranges compare 64 ranks at once. Where few
+events are left, each walks on alone, as a single event does (`walk_kernels`). The roots of the trie are not
+all looked at: bounds and texts of the block lead to theirs, and ranges, where there are many, are merged with
+the block's ranks in order.
 """
+
+# mypy: ignore-errors
+# Compiled by numba, which has types of its own for each variable.
 
 from __future__ import annotations
 
@@ -20,7 +19,6 @@ from numba import types
 
 from angelia.matching.jit import (
     array,
-    at_address,
     count_ones,
     first_one,
     in_range_mask,
@@ -28,14 +26,11 @@ from angelia.matching.jit import (
     kernel,
     pointer,
     read_only,
-    to_float,
 )
 from angelia.matching.layout import (
     BLOCK,
     CLASS_WORDS,
-    CODED,
     COMPOSITE,
-    FLOAT,
     H_BOUND_COUNT,
     H_CLASSES,
     H_DEPTH,
@@ -44,15 +39,9 @@ from angelia.matching.layout import (
     H_LINKS,
     H_NODE_LINKS,
     H_NODES,
-    H_OTHERS,
     H_OTHERS_END,
     H_OWNERS,
     H_PARTS,
-    H_POINT_COUNT,
-    H_POINT_ROOTS,
-    H_POSTING_BOUNDS,
-    H_POSTING_COUNT,
-    H_POSTING_NODES,
     H_RANGE_LENGTHS,
     H_RANGE_LOWS,
     H_RANGE_NODES,
@@ -64,9 +53,7 @@ from angelia.matching.layout import (
     HAS_LISTS,
     HAS_POINTS,
     HAS_TEXTS,
-    INTEGER,
     LANES,
-    LISTED,
     MISSING,
     NEGATIVE,
     NODE_WORDS,
@@ -77,59 +64,33 @@ from angelia.matching.layout import (
     RANGE,
     S_CLASS,
     S_CLASS_END,
-    S_POSTINGS,
     SET,
     SEVERAL,
     SLOT_SHIFT,
     SLOT_WORDS,
     TEXT,
-    TIMESTAMP,
 )
-from angelia.matching.rank_kernels import rank_of_float, rank_of_integer, rank_of_timestamp
+from angelia.matching.walk_kernels import (
+    FOUND,
+    Walk,
+    literal_holds,
+    note_match,
+    point_root,
+    walk_nodes,
+    walk_root,
+)
 
-__all__ = ["CONTEXT", "match_blocks", "match_one"]
+__all__ = ["match_blocks"]
 
 Array = Any  # what numba sees has no static type
 
 _U32, _U32R = array(types.uint32), read_only(types.uint32)
-_U16, _U64 = array(types.uint16), array(types.uint64)
 _U8R = read_only(types.uint8)
 _I64, _I64R = array(types.int64), read_only(types.int64)
 
 FEW = 6  # events up to which each walks alone
 FEW_ROWS = 16  # values of a set up to which their rows are joined
 MANY_RANGES = 192  # range roots of a slot from which on the block's ranks are sorted
-
-FOUND = 0  # in `state`: how many matches there are
-
-CONTEXT = (
-    "words", "ints", "floats", "ids", "coded", "values", "items", "elements", "joined", "owners", "out",
-    "state", "alive", "linked", "room",
-)  # fmt: skip
-
-
-class Walk(NamedTuple):
-    """What walks read and write.
-
-    The index is `words` and `alive`. Of the events, `values` has the ranks of all slots and then their
-    texts, one event after another; `items` and `elements` are what texts and lists refer to. Matches go
-    to `owners` and `events`, as far as there is `room`; `joined` has what several conjunctions decide
-    together (a filter of alternatives, or a link): a row of bits each, or for one event the `stamp`.
-    """
-
-    words: Array
-    alive: Array
-    items: Array
-    elements: Array
-    values: Array
-    owners: Array
-    events: Array
-    joined: Array
-    state: Array
-    room: int
-    stamp: int
-    limit: int
-    by_link: bool
 
 
 class Block(NamedTuple):
@@ -147,278 +108,6 @@ class Block(NamedTuple):
     base: int
 
 
-# ---------------------------------------------------------------- literals, one value at a time
-
-
-@inlined
-def _in_set(words: Array, a: int, b: int, rank: int) -> bool:
-    start = np.int64(words[H_SETS]) + a
-    low, count = start, b
-    while count > 0:
-        half = count >> 1
-        if words[low + half] < rank:
-            low += half + 1
-            count -= half + 1
-        else:
-            count = half
-    return bool(low < start + b and words[low] == rank)
-
-
-@inlined
-def _has_text(items: Array, texts: int, text: int) -> bool:
-    """Whether a value's texts, a count and sorted numbers at `texts`, have `text` among them."""
-    low, count = texts + 1, np.int64(items[texts])
-    end = low + count
-    while count > 0:
-        half = count >> 1
-        if items[low + half] < text:
-            low += half + 1
-            count -= half + 1
-        else:
-            count = half
-    return bool(low < end and items[low] == text)
-
-
-@inlined
-def _part_holds(words: Array, items: Array, op: int, a: int, b: int, rank: int, texts: int) -> bool:
-    if op <= POINT:
-        return bool(a <= rank < a + b)
-    if op == TEXT:
-        return _has_text(items, texts, a)
-    return _in_set(words, a, b, rank) == (op == SET)
-
-
-@inlined
-def _value_holds(words: Array, items: Array, op: int, a: int, b: int, rank: int, texts: int) -> bool:
-    if op != COMPOSITE:
-        return _part_holds(words, items, op, a, b, rank, texts)
-    part = np.int64(words[H_PARTS]) + a * PART_WORDS
-    for _ in range(b):
-        a, b = np.int64(words[part + 1]), np.int64(words[part + 2])
-        if not _part_holds(words, items, np.int64(words[part]), a, b, rank, texts):
-            return False
-        part += PART_WORDS
-    return True
-
-
-@inlined
-def _literal_holds(walk: Walk, op: int, a: int, b: int, rank: int, texts: int) -> bool:
-    """Whether some value of an attribute is in a domain; of a list, `texts` says where it is."""
-    words, items, elements = walk.words, walk.items, walk.elements
-    if rank != SEVERAL:
-        return _value_holds(words, items, op, a, b, rank, texts)
-    place = texts + 1
-    for _ in range(elements[texts]):
-        if _value_holds(words, items, op, a, b, np.int64(elements[place]), np.int64(elements[place + 1])):
-            return True
-        place += 2
-    return False
-
-
-# ---------------------------------------------------------------- one event
-
-
-@inlined
-def _note(walk: Walk, owner: int, event: int) -> None:
-    """Note a match, or at least that there is one more."""
-    found = walk.state[FOUND]
-    if found < walk.room:
-        walk.owners[found] = owner
-        if walk.stamp == 0:
-            walk.events[found] = event
-    walk.state[FOUND] = found + 1
-
-
-@inlined
-def _is_joined(walk: Walk, number: int, event: int) -> bool:
-    if walk.stamp != 0:
-        return bool(walk.joined[number] == np.uint64(walk.stamp))
-    return bool(walk.joined[number * LANES + (event >> 6)] >> np.uint64(event & 63) & np.uint64(1))
-
-
-@inlined
-def _join(walk: Walk, number: int, event: int) -> None:
-    if walk.stamp != 0:
-        walk.joined[number] = np.uint64(walk.stamp)
-    else:
-        walk.joined[number * LANES + (event >> 6)] |= np.uint64(1) << np.uint64(event & 63)
-
-
-@inlined
-def _end_here(walk: Walk, at: int, event: int) -> None:
-    """Note the filters of the conjunctions that end at a node."""
-    words = walk.words
-    owners, shared = np.int64(words[H_OWNERS]), np.int64(words[H_SHARED])
-    for cid in range(words[at + 2], words[at + NODE_WORDS + 2]):
-        owner = np.int64(words[owners + cid])
-        if walk.alive[owner] == 0:
-            continue
-        if walk.by_link or owner < shared:
-            number = np.int64(words[np.int64(words[H_LINKS]) + owner]) if walk.by_link else owner
-            if _is_joined(walk, number, event):
-                continue
-            _join(walk, number, event)
-            if walk.stamp == 0:  # a block notes what is joined at its end
-                continue
-            owner = number
-        _note(walk, owner, event)
-
-
-@inlined
-def _walk(walk: Walk, node: int, end: int, event: int) -> None:
-    """Walk the nodes from `node` to `end` with one event."""
-    words = walk.words
-    nodes, slots = np.int64(words[H_NODES]), np.int64(words[H_SLOT_COUNT])
-    node_links = np.int64(words[H_NODE_LINKS])
-    ranks = event * 2 * slots
-    while node < end:
-        at = nodes + node * NODE_WORDS
-        if walk.by_link:
-            only = np.int64(words[node_links + node])
-            if only != 0 and _is_joined(walk, only - 1, event):
-                node = np.int64(words[at + 1])
-                continue
-        header = np.int64(words[at])
-        op, slot = header & OP_MASK, header >> SLOT_SHIFT
-        a, b = np.int64(words[at + 3]), np.int64(words[at + 4])
-        rank = np.int64(walk.values[ranks + slot])
-        if op <= POINT and rank != SEVERAL:
-            held = a <= rank < a + b
-        else:
-            held = _literal_holds(walk, op, a, b, rank, np.int64(walk.values[ranks + slots + slot]))
-        if held == (header & NEGATIVE != 0):
-            node = np.int64(words[at + 1])
-            continue
-        if words[at + 2] != words[at + NODE_WORDS + 2]:
-            _end_here(walk, at, event)
-            if walk.state[FOUND] == walk.limit:
-                return
-        node += 1
-
-
-@inlined
-def _walk_root(walk: Walk, root: int, event: int) -> None:
-    _walk(walk, root, np.int64(walk.words[np.int64(walk.words[H_NODES]) + root * NODE_WORDS + 1]), event)
-
-
-@inlined
-def _first_beyond(words: Array, start: int, end: int, value: int) -> int:
-    """The first of sorted words that is greater than `value`."""
-    count = end - start
-    while count > 0:
-        half = count >> 1
-        below = words[start + half] <= value
-        start = start + half + 1 if below else start
-        count = count - half - 1 if below else half
-    return start
-
-
-@inlined
-def _point_root(words: Array, bound: int) -> int:
-    """The root of an equality, plus 1; or 0."""
-    if bound >= words[H_POINT_COUNT]:
-        return np.int64(0)
-    return np.int64(words[np.int64(words[H_POINT_ROOTS]) + bound])
-
-
-@inlined
-def _walk_from(walk: Walk, slot: int, rank: int, texts: int) -> None:
-    """Walk the roots that one value of a single event leads to."""
-    words, items = walk.words, walk.items
-    row = np.int64(words[H_SLOTS]) + slot * SLOT_WORDS
-    if rank & 1:
-        root = _point_root(words, rank >> 1)
-        if root != 0:
-            _walk_root(walk, root - 1, 0)
-        if words[row + S_POSTINGS] != 0:
-            bounds = np.int64(words[H_POSTING_BOUNDS])
-            end = bounds + np.int64(words[H_POSTING_COUNT])
-            place = _first_beyond(words, bounds, end, (rank >> 1) - 1)
-            while place < end and words[place] == rank >> 1 and walk.state[FOUND] != walk.limit:
-                _walk_root(walk, np.int64(words[np.int64(words[H_POSTING_NODES]) + place - bounds]), 0)
-                place += 1
-    for i in range(texts + 1, texts + 1 + np.int64(items[texts])):
-        root = np.int64(words[np.int64(words[H_TEXT_ROOTS]) + np.int64(items[i])])
-        if root != 0 and walk.state[FOUND] != walk.limit:
-            _walk_root(walk, root - 1, 0)
-    lows, nodes = np.int64(words[H_RANGE_LOWS]), np.int64(words[H_RANGE_NODES])
-    for c in range(words[row + S_CLASS], words[row + S_CLASS_END]):
-        at = np.int64(words[H_CLASSES]) + c * CLASS_WORDS
-        first, last = lows + np.int64(words[at]), lows + np.int64(words[at + 1])
-        first = _first_beyond(words, first, last, rank - np.int64(words[at + 2]))
-        last = _first_beyond(words, first, last, rank)
-        if first < last and walk.state[FOUND] != walk.limit:
-            _walk(walk, np.int64(words[nodes + first - lows]), np.int64(words[nodes + last - lows]), 0)
-
-
-_u32_at, _u64_at, _u8_at = at_address(types.uint32), at_address(types.uint64), at_address(types.uint8)
-_i64_at, _f64_at = at_address(types.int64), at_address(types.float64)
-
-
-@kernel(types.int64, _I64R, _U32R, types.int64, types.int64, types.boolean)
-def match_one(context: Array, plan: Array, stamp: int, limit: int, by_link: bool) -> int:
-    """The filters (or links) that one event matches: their number, and as many of them as there is room for.
-
-    `context` has the addresses of all else, in the order of `CONTEXT`: an array costs more to pass than
-    most events to match. `plan` says for each of the coded values which slot it belongs to and how it is
-    coded. `values` is all zeros, and is left so. With a list among the values a filter may be found twice,
-    unless it is one of the shared: the caller sees to that.
-    """
-    words, ints, floats = _u32_at(context[0]), _i64_at(context[1]), _f64_at(context[2])
-    ids, coded, values = _i64_at(context[3]), _i64_at(context[4]), _u32_at(context[5])
-    elements, owners, out = _u32_at(context[7]), _u32_at(context[9]), _i64_at(context[10])
-    state, room = _i64_at(context[11]), context[14]
-    walk = Walk(
-        words, _u8_at(context[13 if by_link else 12]), _u32_at(context[6]), elements, values, owners,
-        owners, _u64_at(context[8]), state, room, stamp, limit, by_link,
-    )  # fmt: skip
-    state[FOUND] = 0
-    slots = np.int64(words[H_SLOT_COUNT])
-    count = plan.size // 2
-    for i in range(count):
-        slot, code, value = np.int64(plan[2 * i]), plan[2 * i + 1], coded[i]
-        row = np.int64(words[H_SLOTS]) + slot * SLOT_WORDS
-        texts = 0
-        if code == CODED:
-            rank, texts = value & 0xFFFFFFFF, value >> 32
-        elif code == FLOAT:
-            rank = rank_of_float(words, floats, row, to_float(value))
-        elif code == INTEGER:
-            rank = rank_of_integer(words, ints, row, value)
-        elif code == TIMESTAMP:
-            rank = rank_of_timestamp(words, ints, row, value)
-        elif elements[value] == 0:  # an empty list is as good as none
-            rank = MISSING
-        else:
-            rank, texts = SEVERAL, value
-        values[slot] = rank
-        values[slots + slot] = texts
-    _walk(walk, np.int64(words[H_OTHERS]), np.int64(words[H_OTHERS_END]), 0)
-    for i in range(count):
-        slot = np.int64(plan[2 * i])
-        texts = np.int64(values[slots + slot])
-        if state[FOUND] == limit:
-            break
-        if plan[2 * i + 1] != LISTED:
-            _walk_from(walk, slot, np.int64(values[slot]), texts)
-            continue
-        for e in range(np.int64(elements[texts])):
-            _walk_from(
-                walk, slot, np.int64(elements[texts + 1 + 2 * e]), np.int64(elements[texts + 2 + 2 * e])
-            )
-    for i in range(count):
-        slot = np.int64(plan[2 * i])
-        values[slot] = MISSING
-        values[slots + slot] = 0
-    found = state[FOUND]
-    for i in range(min(found, room)):
-        out[i] = np.int64(owners[i]) if by_link else ids[owners[i]]
-    return np.int64(found)
-
-
-# ---------------------------------------------------------------- blocks of events
-
-
 @inlined
 def _narrow_each(walk: Walk, block: Block, op: int, a: int, b: int, column: int, level: int) -> None:
     """Keep the survivors at a level of the stack that satisfy a literal, looking at one after another."""
@@ -429,7 +118,7 @@ def _narrow_each(walk: Walk, block: Block, op: int, a: int, b: int, column: int,
         while rest != 0:
             bit = first_one(rest)
             at = column + w * 64 + np.int64(bit)
-            if not _literal_holds(walk, op, a, b, np.int64(block.ranks[at]), np.int64(block.texts[at])):
+            if not literal_holds(walk, op, a, b, np.int64(block.ranks[at]), np.int64(block.texts[at])):
                 kept &= ~(np.uint64(1) << bit)
             rest &= rest - np.uint64(1)
         stack[level + w] = kept
@@ -536,7 +225,7 @@ def _end_block_here(walk: Walk, block: Block, at: int, level: int) -> None:
         for w in range(LANES):
             rest = stack[level + w]
             while rest != 0:
-                _note(walk, owner, w * 64 + np.int64(first_one(rest)))
+                note_match(walk, owner, w * 64 + np.int64(first_one(rest)))
                 rest &= rest - np.uint64(1)
 
 
@@ -552,7 +241,7 @@ def _walk_apart(walk: Walk, block: Block, node: int, end: int, level: int) -> bo
     for w in range(LANES):
         rest = stack[level + w]
         while rest != 0:
-            _walk(walk, node, end, w * 64 + np.int64(first_one(rest)))
+            walk_nodes(walk, node, end, w * 64 + np.int64(first_one(rest)))
             rest &= rest - np.uint64(1)
     return True
 
@@ -598,7 +287,7 @@ def _walk_rows(walk: Walk, block: Block, touched: Array, row_count: int) -> None
     for row in range(1, row_count + 1):
         key = np.int64(touched[row])
         if key < bounds:
-            root = _point_root(words, key)
+            root = point_root(words, key)
         else:
             root = np.int64(words[np.int64(words[H_TEXT_ROOTS]) + key - bounds])
         if root != 0:
@@ -679,7 +368,7 @@ def _walk_ranges(walk: Walk, block: Block, row: int, order: Array, count: int) -
             root = np.int64(words[nodes + i])
             if last - first <= FEW:
                 for j in range(first, last):
-                    _walk_root(walk, root, np.int64(order[j] & np.uint64(0xFFFF)))
+                    walk_root(walk, root, np.int64(order[j] & np.uint64(0xFFFF)))
                 continue
             for w in range(LANES):
                 stack[LANES + w] = 0
@@ -734,12 +423,14 @@ def _prepare(walk: Walk, block: Block, touched: Array, slots: int, size: int) ->
     bounds = np.int64(words[H_BOUND_COUNT])
     count = 0
     for slot in range(slots):
+        if block.columns[slot] == 0:  # as most are where filters name very many attributes
+            continue
         column = np.int64(block.columns[slot]) * block.pitch + block.base
         flags = block.flags[slot]
         for event in range(size):
             values[event * 2 * slots + slot] = block.ranks[column + event]
             values[event * 2 * slots + slots + slot] = block.texts[column + event]
-        if flags == 0 or block.columns[slot] == 0:
+        if flags == 0:
             continue
         for event in range(size):
             rank = np.int64(block.ranks[column + event])
@@ -801,7 +492,7 @@ def _note_joined(walk: Walk, rows: int) -> None:
         for w in range(LANES):
             rest = walk.joined[number * LANES + w]
             while rest != 0:
-                _note(walk, number, w * 64 + np.int64(first_one(rest)))
+                note_match(walk, number, w * 64 + np.int64(first_one(rest)))
                 rest &= rest - np.uint64(1)
 
 
