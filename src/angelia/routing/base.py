@@ -377,3 +377,8 @@ class Seen:
             self._floors[origin] = floor
             self._numbers[origin] = {n for n in numbers if n > floor}
         return True
+
+    def forget(self, origin: str) -> None:
+        """An origin is gone for good."""
+        self._floors.pop(origin, None)
+        self._numbers.pop(origin, None)
