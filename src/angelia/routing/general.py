@@ -272,7 +272,7 @@ class GeneralPeer(Router):
                 self._missing.setdefault(server, self.now)
 
     def _found_again(self, passed: str) -> list[Send]:
-        """Tell of servers that were missing those that may know nothing of them; of one, all are told anyway."""
+        """Tell of servers that were missing those that may know nothing of them (of one, all are told)."""
         sends: list[Send] = []
         for server in [name for name in self._missing if self._is_reachable(name)]:
             since = self._missing.pop(server)
