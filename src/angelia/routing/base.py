@@ -267,7 +267,13 @@ class _Subscribers:
                 self.patterns.remove(interface.pattern)
 
     def __contains__(self, interface: Interface) -> bool:
-        return interface in self.interfaces()
+        match interface:
+            case Party():
+                return interface.identity in self.parties
+            case Peer():
+                return interface.name in self.peers
+            case Monitor():
+                return interface.pattern in self.patterns
 
     def __bool__(self) -> bool:
         return bool(self.parties or self.peers or self.patterns)
