@@ -28,10 +28,11 @@ def trace(routing: str) -> list[str]:
 
 @pytest.mark.parametrize("routing", ALL)
 def test_effects_do_not_depend_on_the_hashes_of_a_process(routing):
+    paths = os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])])
     code = f"from {__name__} import trace; print(*trace({routing!r}), sep=chr(10))"
     other = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.getcwd()},
+        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=True,

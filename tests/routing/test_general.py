@@ -6,7 +6,16 @@ import pytest
 from tests.routing.network import Network
 
 from angelia import Filter
-from angelia.messages import FromPeer, LinkState, Notify, Subscribe, SubscriptionChange, Subscriptions
+from angelia.messages import (
+    FromClient,
+    FromPeer,
+    LinkState,
+    Notify,
+    Subscribe,
+    SubscriptionChange,
+    Subscriptions,
+)
+from angelia.routing.general import MEMORY
 
 cyclic = pytest.mark.parametrize("routing", ["general", "subscription_flooding"])
 RING = (("b1", "b2"), ("b2", "b3"), ("b3", "b4"), ("b4", "b1"))
@@ -169,3 +178,90 @@ def test_old_news_is_dropped(network, routing):
     ):
         assert node.handle(FromPeer("b1", message), net.now) == []
     assert node.state() == before
+
+
+# ---------------------------------------------------------------- servers that are gone
+
+
+def links_known(net: Network) -> dict[str, set[str]]:
+    return {name: set(node.state()["links"]) for name, node in net.nodes.items()}
+
+
+@cyclic
+def test_a_server_that_left_for_good_is_let_go_after_a_while(network, routing):
+    net = network(routing, *RING)
+    net.publish("b4", "pub", x=1)
+    net.crash("b4")
+    assert links_known(net)["b1"] == {"b1", "b2", "b3", "b4"}, "it may come back"
+    net.now += 1.1 * MEMORY
+    net.add("b5")
+    net.connect("b5", "b3")
+    assert all(known == {"b1", "b2", "b3", "b5"} for known in links_known(net).values())
+    net.check()
+
+
+@cyclic
+def test_who_comes_is_not_told_of_those_that_are_gone(network, routing):
+    """Else the word of a gone server would live on from newcomer to newcomer."""
+    net = network(routing, ("b1", "b2"), ("b2", "b3"))
+    net.crash("b3")
+    net.add("b4")
+    net.connect("b4", "b2")
+    assert links_known(net)["b4"] == {"b1", "b2", "b4"}
+    net.check()
+
+
+@cyclic
+@pytest.mark.parametrize("away", [0.1, 0.7, 3.0])
+def test_those_that_were_cut_off_are_known_again_however_long_it_was(network, routing, away):
+    net = network(routing, ("b1", "b2"), ("b2", "b3"), ("b3", "b4"), ("b4", "b5"))
+    net.subscribe("b5", "ann", "x = 1")
+    net.disconnect("b3", "b4")
+    net.now += away * MEMORY
+    net.connect("b3", "b4")
+    net.check()
+    assert all(net.publish(name, "pub" + name, x=1) == ["ann"] for name in net.nodes)
+
+
+@cyclic
+def test_who_has_forgotten_a_server_is_told_of_it_by_those_that_have_not(network, routing):
+    """b1 has missed b4 for too long, and b2 has not; b3 has nothing new to say of b4."""
+    net = network(routing, ("b1", "b2"), ("b2", "b3"), ("b3", "b4"))
+    net.subscribe("b4", "ann", "x = 1")
+    net.disconnect("b1", "b2")
+    net.now += 0.6 * MEMORY
+    net.disconnect("b2", "b3")
+    net.now += 0.6 * MEMORY
+    net.connect("b1", "b2")
+    assert links_known(net)["b1"] == {"b1", "b2"}
+    net.connect("b2", "b3")
+    net.check()
+    assert net.publish("b1", "pub", x=1) == ["ann"]
+
+
+@cyclic
+def test_who_forgot_a_server_too_early_by_its_clock_is_told_of_it(network, routing):
+    net = network(routing, ("b1", "b2"), ("b2", "b3"), ("b3", "b4"))
+    net.subscribe("b4", "ann", "x = 1")
+    net.disconnect("b2", "b3")
+    old = LinkState("b2", 1, frozenset())
+    net.nodes["b1"].handle(FromPeer("b2", old), net.now + 1.1 * MEMORY)
+    assert links_known(net)["b1"] == {"b1", "b2"}
+    net.now += 0.6 * MEMORY
+    net.connect("b2", "b3")
+    net.check()
+    assert net.publish("b1", "pub", x=1) == ["ann"]
+
+
+@cyclic
+def test_a_server_with_its_clock_set_back_is_heard_after_it_was_forgotten(network, routing):
+    net = network(routing, *RING)
+    net.subscribe("b4", "ann", "x = 1")
+    neighbors = net.crash("b4")
+    net.now += 1.1 * MEMORY
+    net.add("b4")
+    net.nodes["b4"].handle(FromClient("ann", Subscribe("ann", Filter.parse("x = 2"))), 1.0)
+    for neighbor in neighbors:
+        net.connect("b4", neighbor)
+    net.check()
+    assert net.publish("b2", "pub", x=2) == ["ann"]

@@ -271,7 +271,13 @@ class _Subscribers:
                 self.patterns.remove(interface.pattern)
 
     def __contains__(self, interface: Interface) -> bool:
-        return interface in self.interfaces()
+        match interface:
+            case Party():
+                return interface.identity in self.parties
+            case Peer():
+                return interface.name in self.peers
+            case Monitor():
+                return interface.pattern in self.patterns
 
     def __bool__(self) -> bool:
         return bool(self.parties or self.peers or self.patterns)
@@ -389,3 +395,8 @@ class Seen:
             self._floors[origin] = floor
             self._numbers[origin] = {n for n in numbers if n > floor}
         return True
+
+    def forget(self, origin: str) -> None:
+        """An origin is gone for good."""
+        self._floors.pop(origin, None)
+        self._numbers.pop(origin, None)

@@ -16,6 +16,12 @@ was lost while it was under way) notices a gap, or is told by the versions that 
 when the topology has changed, and is sent the whole. Numbers rise over restarts, too, since they start
 from the clock; a server that meets a newer word of itself than its own, because its clock went back,
 outbids it.
+
+A server to which there has been no way for an hour is taken for gone, and its link state is let go. It may be
+cut off and come back, and others, which lost it a little later, may have kept its link state and would not
+pass the same one on. So who finds a way again to a server that it has missed for half that time tells all
+its neighbours what it knows of it; and those that have come meanwhile in any case, since a newcomer
+is not told of servers that are missing.
 """
 
 from __future__ import annotations
@@ -32,6 +38,7 @@ from angelia.types import TypeRegistry
 
 __all__ = ["GeneralPeer"]
 
+MEMORY = 3600.0  # seconds for which a server is remembered to which there is no way
 _NETWORK = "*"  # to the poset of local subscriptions, the rest of the network is one neighbour
 
 
@@ -66,6 +73,8 @@ class GeneralPeer(Router):
         self.seen = Seen()
         self._trees: dict[str, Branches] = {}
         self._neighbors: dict[str, list[str]] = {}  # of each server, as far as the trees have asked
+        self._missing: dict[str, float] = {}  # servers without a way to them, and since when
+        self._since: dict[str, float] = {}  # when each neighbour was connected
         self._told: dict[str, Versions] = {}  # the versions last sent to each neighbour
         self._handlers: dict[type, Callable[[str, Any], list[Send]]] = {
             LinkState: self._on_link_state,
@@ -205,8 +214,12 @@ class GeneralPeer(Router):
     def peer_up(self, peer: str, master: bool) -> list[Send]:
         """Connect a neighbour, and bring each other up to date."""
         super().peer_up(peer, master)
+        self._since[peer] = self.now
         news = self._links_changed()
-        known = [Send(peer, state) for name, state in self.links.items() if name != self.name]
+        self._note_missing()
+        # Its own word from before it was restarted, too, which it may have to outbid.
+        told = [name for name in self.links if name == peer or name not in self._missing]
+        known = [Send(peer, self.links[name]) for name in told if name != self.name]
         self._told[peer] = versions = self._versions()
         return [*news, *known, Send(peer, versions)]
 
@@ -214,15 +227,18 @@ class GeneralPeer(Router):
         """Disconnect a neighbour: other ways may be left."""
         super().peer_down(peer)
         self._told.pop(peer, None)
+        del self._since[peer]
         return [*self._links_changed(), *self._tell_versions()]
 
     def _links_changed(self) -> list[Send]:
+        self._let_go()
         version = self._after(self.links[self.name].version)
         state = LinkState(self.name, version, frozenset(self.peers))
-        self._adopt(state)
-        return [Send(peer, state) for peer in self.peers]
+        found = self._adopt(state)
+        return [*(Send(peer, state) for peer in self.peers), *found]
 
     def _on_link_state(self, peer: str, state: LinkState) -> list[Send]:
+        self._let_go()
         known = self.links.get(state.origin)
         if known is not None and state.version <= known.version:
             return []
@@ -230,23 +246,46 @@ class GeneralPeer(Router):
             # Word of this server from before it was restarted: outbid it.
             self.links[self.name] = LinkState(self.name, state.version, frozenset(self.peers))
             return self._links_changed()
-        self._adopt(state)
+        found = self._adopt(state)
         passed = [Send(other, state) for other in self.peers if other != peer]
-        return [*passed, *self._tell_versions()]
+        return [*passed, *found, *self._tell_versions()]
 
-    def _adopt(self, state: LinkState) -> None:
+    def _adopt(self, state: LinkState) -> list[Send]:
         before = self.links.get(state.origin, state)
         self.links[state.origin] = state
         self._trees.clear()
         self._neighbors.clear()
         if not before.peers <= state.peers:
             self._forget_unreachable()
+        return self._found_again(state.origin)
 
     def _forget_unreachable(self) -> None:
         """Servers may be gone for good. Of those that come back, the versions ask the neighbours again."""
         for origin in [name for name in self.wanted if not self._is_reachable(name)]:
             self._want(origin, _UNKNOWN)
             del self.wanted[origin]
+        self._note_missing()
+
+    def _note_missing(self) -> None:
+        for server in self.links:
+            if not self._is_reachable(server):
+                self._missing.setdefault(server, self.now)
+
+    def _found_again(self, passed: str) -> list[Send]:
+        """Tell of servers that were missing those that may know nothing of them (of one, all are told)."""
+        sends: list[Send] = []
+        for server in [name for name in self._missing if self._is_reachable(name)]:
+            since = self._missing.pop(server)
+            long = self.now - since > MEMORY / 2
+            told = [peer for peer in self.peers if long or self._since[peer] >= since]
+            sends += [Send(peer, self.links[server]) for peer in told if server != passed]
+        return sends
+
+    def _let_go(self) -> None:
+        """Forget the servers that have been missing for long."""
+        for server in [name for name, since in self._missing.items() if self.now - since > MEMORY]:
+            del self._missing[server], self.links[server]
+            self.seen.forget(server)
 
     def _is_reachable(self, server: str) -> bool:
         return server == self.name or server in self._tree(self.name).towards

@@ -163,8 +163,7 @@ class Checker:
         broker = sim.brokers[published.client.broker]
         if broker.node is None:
             return set()
-        links = (frozenset((link.a, link.b)) for link in sim.links if link.is_up)
-        near = reachable(broker.name, links)
+        near = self.near(broker.name)
         return {
             identity
             for client in sim.clients.values()
@@ -172,6 +171,10 @@ class Checker:
             for identity in client.subscriptions
             if client.wants(identity, event, broker.node.registry)
         }
+
+    def near(self, broker: str) -> set[str]:
+        """The brokers that are connected with one, over others or not, and itself."""
+        return reachable(broker, (frozenset((link.a, link.b)) for link in self.sim.links if link.is_up))
 
     def _unconcerned(self, published: Published) -> Iterator[str]:
         sim, event = self.sim, published.event

@@ -15,7 +15,7 @@ from angelia.sim import topology
 from angelia.sim.checker import Checker, Violation
 from angelia.sim.engine import Simulation
 from angelia.sim.errors import SimulationError
-from angelia.sim.invariants import check_agreement, check_empty
+from angelia.sim.invariants import check_agreement, check_empty, check_no_strangers
 from angelia.sim.journal import Journal
 from angelia.sim.workload import Workload
 
@@ -127,11 +127,15 @@ def _play(workload: Workload, case: Case, rng: random.Random) -> None:
         workload.step()
         workload.rest(3)
         check_agreement(sim)
+        workload.pause()
     workload.finish()
     workload.rest(4)
     check_agreement(sim)
     workload.leave_all()
     check_empty(sim)
+    workload.turn_over()
+    check_agreement(sim)
+    check_no_strangers(sim)
     refused = [refusal for refusal in sim.refusals if refusal.error != "the broker is down"]
     if refused:
         raise Violation(f"a request was refused: {refused[0].error}")

@@ -10,7 +10,7 @@ from angelia.routing import Peer
 from angelia.sim.checker import Violation, reachable
 from angelia.sim.engine import Simulation
 
-__all__ = ["check_agreement", "check_empty"]
+__all__ = ["check_agreement", "check_empty", "check_no_strangers"]
 
 
 def check_agreement(sim: Simulation) -> None:
@@ -120,6 +120,16 @@ def check_empty(sim: Simulation) -> None:
         for origin, filters in state.get("wanted", {}).items():
             if filters:
                 raise Violation(f"{name} still believes that {origin} wants {_first(filters)}")
+
+
+def check_no_strangers(sim: Simulation) -> None:
+    """Where servers know the links of others: no server remembers one that is long gone."""
+    up = [frozenset((link.a, link.b)) for link in sim.links if link.is_up]
+    for name, broker in sim.brokers.items():
+        known = broker.node.state().get("links", {}) if broker.node is not None else {}
+        strangers = known.keys() - reachable(name, up)
+        if strangers:
+            raise Violation(f"{name} still remembers {', '.join(sorted(strangers))}, long gone")
 
 
 def _first(table: Iterable[Any]) -> str:

@@ -23,6 +23,7 @@ from angelia.messages import (
     Unsubscribe,
 )
 from angelia.pattern import Pattern
+from angelia.routing.general import MEMORY
 from angelia.sim.checker import Checker
 from angelia.sim.clients import Client
 from angelia.sim.engine import Simulation
@@ -153,6 +154,29 @@ class Workload:
                 self.sim.set_channels(link, setting, 0)
         self._crashed.clear()
         self._run(repair=True)
+
+    def pause(self) -> None:
+        """Perhaps much time passes, in which servers that are out of reach may be forgotten."""
+        if self.is_cyclic:
+            self.sim.run(self.sim.now + MEMORY * self.rng.choice((0.0, 0.0, 0.3, 0.6, 1.1)))
+
+    def turn_over(self) -> None:
+        """A broker comes and goes, and a long time after another comes: all others have noticed by then."""
+        if not self.is_cyclic:
+            return
+        left = set(self.sim.brokers)
+        while left:  # in each part of the network, if there are several
+            there = min(left)
+            left -= self.checker.near(there)
+            self._come(f"{there} first", there)
+            self.sim.remove_broker(f"{there} first")
+            self.sim.run(self.sim.now + 2 * MEMORY)
+            self._come(f"{there} second", there)
+
+    def _come(self, name: str, there: str) -> None:
+        self.sim.add_broker(name)
+        self._connect(name, there)
+        self._run()
 
     def leave_all(self) -> None:
         """Every client leaves; half of them cancel everything first."""
