@@ -35,6 +35,7 @@ from angelia.pipeline.options import Query
 from angelia.pipeline.pieces import pieces, read_piece
 from angelia.pipeline.source import arrow_schema, partitions_of
 from angelia.store import LakeFile
+from angelia.store.files import present
 from angelia.store.layout import (
     COMPACTED,
     events_folder,
@@ -49,7 +50,6 @@ from angelia.store.layout import (
     tag_of,
     wal_folder,
 )
-from angelia.store.scan import present
 
 __all__ = ["LakeStream"]
 

@@ -113,7 +113,8 @@ def _match_piece(
     query: Query, work: list[Piece], index: Index, number: int, count: Callable[[int, int, Any], None] | None
 ) -> Iterator[pa.RecordBatch]:
     lake, rows = query.open(), 0
-    for batch in scan_of(query, lake, work[number]).raw({"@id", REST, *index.attributes}):
+    names = {"@id", REST, *index.attributes}
+    for batch in scan_of(query, lake, work[number]).raw(names, is_ordered=False):
         rows += batch.num_rows
         yield from pairs(batch, index)
     check_problems(query, lake)
