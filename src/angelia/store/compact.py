@@ -11,7 +11,8 @@ Within the folder of a type and day, small files become one. In this order:
 A crash anywhere leaves what the next compaction finishes, or takes back. Between 3 and 4, a reader that does
 not know of markers sees both: twice for a moment, but never not at all.
 
-A file whose segment is still there is left alone: if its broker died just now, it will be made again.
+A file whose segment is still there is left alone: if its broker died just now, it will be made again. A batch
+that a sink had committed when it died is completed first; one that is under way is left alone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from angelia.errors import LakeError
+from angelia.store.batches import finish_batches, holds
 from angelia.store.catalog import Catalog, is_owned, open_locked, write_whole
 from angelia.store.clustering import BLOCK_KEY, CLUSTER_KEY, LEAST
 from angelia.store.columns import CONTEXT_SCHEMA, REST, arrow_column, conformed, schema_of
@@ -102,6 +104,7 @@ def compact(
         done = Compaction()
         if not is_owned(lake.path, IMPORT):
             finish_imports(lake.path)
+        done.removed += finish_batches(lake.path)
         _roll_orphans(lake, done)
         days = list(_days(lake.path))
         for number, (folder, on) in enumerate(days, 1):
@@ -218,13 +221,14 @@ class _Day:
     # ------------------------------------------------ merging
 
     def _settled(self) -> Iterator[LakeFile]:
-        """Files that are there for good: their segments are gone."""
-        for name in listed(self._path):
+        """Files that are there for good: their segments are gone, and no batch holds them back."""
+        names, hidden = listed(self._path), holds(self._lake.path)  # in this order: a hold comes before files
+        for name in names:
             path = self._path / name
             file = parse_file(str(path), self._folder, self._on, path.stat().st_size)
             if file is not None and name[0] not in "._":
                 segment = wal_folder(self._lake.path) / file.broker / f"{file.segment:016d}.wal"
-                if not segment.exists():
+                if not segment.exists() and not hidden.hide(file):
                     yield file
 
     def _readable(self, files: list[LakeFile], schema: pa.Schema) -> list[tuple[LakeFile, int, bool]]:
