@@ -38,6 +38,7 @@ __all__ = [
     "Frame",
     "Frames",
     "Hello",
+    "ListSubscriptions",
     "Ping",
     "Recall",
     "Sequence_",
@@ -193,6 +194,13 @@ class Describe(_Frame, frozen=True):
     number: int
 
 
+class ListSubscriptions(_Frame, frozen=True):
+    """A client asks who is subscribed here: identities after one, with their filters, as many as fit."""
+
+    number: int
+    after: str
+
+
 Frame = (
     Hello
     | Welcome
@@ -209,6 +217,7 @@ Frame = (
     | TypeNews
     | Forward
     | Describe
+    | ListSubscriptions
     | Message
 )
 

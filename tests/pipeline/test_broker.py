@@ -2,13 +2,18 @@
 
 import time
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from tests.pipeline.worlds import arrow, expected_pairs, frame, pairs_of, quotes, subscriptions
+from typer.testing import CliRunner
 
 from angelia import connect_sync
+from angelia.errors import AngeliaError
 from angelia.local import LocalNetwork
 from angelia.pipeline import PipelineError, match
+from angelia.pipeline.cli import app
+from angelia.pipeline.index import read_subscriptions
 from angelia.pipeline.live import SCHEMA, BrokerStream, Spool
 from angelia.pipeline.matching import match_lake
 from angelia.pipeline.options import query_of
@@ -61,6 +66,44 @@ def test_batch_streaming_and_live_find_the_same_pairs(spark, broker, tmp_path):
     with LakeWriter(tmp_path / "lake", "b1") as writer:
         writer.append(events)
     assert pairs_of(match_lake(spark, query_of({"lake": str(tmp_path / "lake")}), filters)) == wanted
+
+
+def test_match_takes_the_subscriptions_that_a_broker_has(spark, broker, tmp_path):
+    """As the command is given its address; what was told live is what is found in the lake."""
+    events, filters = quotes(60, type="Asked"), subscriptions(15, seed=2)
+    with connect_sync(broker, name="asker") as client:
+        gone = client.subscribe("Asked: true")
+        inboxes = {f"asker#{n}": client.subscribe(text) for n, text in enumerate(filters.values(), 2)}
+        client.subscribe("price > 1 then price > 2")  # no filter, and not in the snapshot
+        gone.close()
+        client.publish_all(events)
+        wanted = expected_pairs(events, {id_: str(box.filter) for id_, box in inboxes.items()})
+        live: set[tuple[str, str]] = set()
+
+        def told():
+            live.update((event.id, id_) for id_, box in inboxes.items() for event in box.drain())
+            return len(live) >= len(wanted)
+
+        until(told)
+        with LakeWriter(tmp_path / "lake", "b1") as writer:
+            writer.append(events)
+        places = ["--lake", str(tmp_path / "lake"), "--out", str(tmp_path / "out")]
+        done = CliRunner().invoke(app, ["match", "--subscriptions", broker, *places], catch_exceptions=False)
+    assert f"60 events, 15 subscriptions, {len(wanted):,} pairs" in done.stdout
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert {(row["event_id"], row["subscription_id"]) for row in rows} == wanted == live
+    with pytest.raises(AngeliaError, match=r"127\.0\.0\.1:1"):
+        read_subscriptions("tcp://127.0.0.1:1")
+
+
+def test_a_broker_tells_of_more_subscriptions_than_fit_in_a_frame(broker):
+    long = "x" * 1000
+    with connect_sync(broker, name="many") as client:
+        for number in range(1_200):
+            client.subscribe(f'word = "{long}{number}"')
+        found = client.subscriptions()
+    mine = {id_: text for id_, text in found.items() if id_.startswith("many#")}
+    assert mine == {f"many#{n + 1}": f'word = "{long}{n}"' for n in range(1_200)}
 
 
 def test_a_frame_is_published_once_however_often_its_batch_is_committed(spark, broker, tmp_path):

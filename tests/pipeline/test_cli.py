@@ -56,6 +56,7 @@ def test_match_writes_the_pairs_and_says_how_many(world, tmp_path):
     assert len(rows) == len(wanted)
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith(f"200 events, 32 subscriptions, {len(wanted):,} pairs")
+    assert done.stderr == ""  # no chatter of Spark or Java
 
 
 def test_match_refuses_to_write_over_something(spark, world, tmp_path):

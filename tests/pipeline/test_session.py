@@ -21,17 +21,26 @@ def script(path, text):
 
 
 def said(version):
-    return f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n"
+    return f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\necho $0 $*\n"
 
 
-def test_a_java_that_is_new_enough_is_taken_where_it_is(tmp_path, monkeypatch):
+def ran(home):
+    arguments = ("-Xmx1g", "--add-modules=jdk.incubator.vector", "Main")
+    return subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True).stdout
+
+
+def test_a_java_that_is_new_enough_is_taken_without_what_it_warns_of(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     script(tmp_path / "old" / "bin" / "java", said("1.8.0_402"))
     script(tmp_path / "new" / "bin" / "java", said("21.0.2"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     monkeypatch.setenv("PATH", str(tmp_path / "new" / "bin"), prepend=os.pathsep)
-    assert java.java_home() == tmp_path / "new"
+    home = java.java_home()
+    assert ran(home) == f"{tmp_path / 'new' / 'bin' / 'java'} -Xmx1g Main\n"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
-    assert java.java_home() == tmp_path / "new"
+    assert java.java_home() == home
+    monkeypatch.setenv("JAVA_HOME", str(home))  # as a process inherits it
+    assert java.java_home() == home
 
 
 def test_the_runtime_of_the_wheel_runs_spark_where_there_is_no_java(tmp_path):

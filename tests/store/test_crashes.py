@@ -10,10 +10,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.store.faults import commit, take_in
 from tests.store.helpers import event, events, registry
 
 from angelia.store import Lake, LakeWriter
 from angelia.store.compact import compact
+from angelia.store.verify import verify
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,6 +105,39 @@ def test_a_kill_at_each_step_of_compacting_leaves_all_events_once(tmp_path: Path
         compact(lake, grace=0)
         hidden = [p.name for p in (lake / "events").rglob("*") if p.is_file() and p.name[0] in "._"]
         assert hidden == [], step
+
+
+@pytest.mark.parametrize("again", ["compact", "commit"])
+def test_a_kill_at_each_step_of_a_batch_shows_all_of_it_or_nothing(tmp_path: Path, again: str) -> None:
+    """A compaction in between completes the batch, and its writer, when it is back, finds it done."""
+    steps = faults(tmp_path, "batch")
+    assert len(steps) > 5
+    seen = set()
+    for step, _, _ in steps:
+        lake = tmp_path / str(step)
+        before = len(list(Lake(lake).events()))
+        assert before in (0, 20), step
+        was_committed = any((lake / "wal" / "sink").glob("*.held"))
+        assert bool(verify(lake).problems) == was_committed
+        if again == "compact":
+            compact(lake, grace=0)
+            assert len(list(Lake(lake).events())) == (20 if was_committed else before), step
+        seen.add((before, was_committed))
+        commit(lake)
+        found = [each.id for each in Lake(lake).events()]
+        assert len(found) == len(set(found)) == 20, step
+        assert verify(lake).problems == []
+    assert seen == {(0, False), (0, True), (20, False)}
+
+
+def test_a_kill_at_each_step_of_an_import_shows_all_of_it_or_nothing(tmp_path: Path) -> None:
+    steps = faults(tmp_path, "import")
+    for step, _, _ in steps:
+        lake = tmp_path / str(step)
+        assert len(list(Lake(lake).events())) in (0, 10), step
+        take_in(lake)
+        assert len(list(Lake(lake).events())) == 10, step
+    assert len(steps) > 10
 
 
 def test_a_broker_that_died_is_rolled_by_a_compaction(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from angelia.broker.census import subscriptions
 from angelia.broker.keeping import Past
 from angelia.errors import AngeliaError, EventError, RequestError, WireError
 from angelia.event import Event
@@ -34,6 +35,7 @@ from angelia.wire import (
     Describe,
     Dropped,
     Flow,
+    ListSubscriptions,
     Ping,
     Recall,
     Sequence_,
@@ -91,6 +93,9 @@ class ClientSession:
         self._handlers: dict[type, Callable[[Any], None]] = {
             Ask: self._ask,
             Describe: lambda frame: self._send(Answer(frame.number, value=broker.describe())),
+            ListSubscriptions: lambda frame: self._send(
+                Answer(frame.number, value=subscriptions(broker, frame.after))
+            ),
             Recall: self._recall,
             Flow: lambda frame: connection.hold(not frame.wanted),
             Ping: lambda frame: None,
@@ -371,6 +376,11 @@ class ClientSession:
             self._send(Dropped(self._told_of))
         if 2 * self.connection.queued <= self.queue and 2 * self.connection.queued_bytes <= self._most_bytes:
             self.broker.relieved(self.connection)
+
+    @property
+    def wanted(self) -> Mapping[str, Filter | Pattern]:
+        """What the client is subscribed to, by identity."""
+        return self._wanted
 
     def describe(self) -> dict[str, Any]:
         """The client as numbers."""

@@ -252,6 +252,15 @@ class RemoteClient(Client):
         )
         return state
 
+    async def subscriptions(self) -> dict[str, str]:
+        """The filters of all subscribers at the broker, by identity."""
+        found: dict[str, str] = {}
+        after = ""
+        while page := await _within(self._session, self._session.subscriptions_after(after)):
+            found.update(page)
+            after = page[-1][0]
+        return found
+
     @property
     def registry(self) -> TypeRegistry:
         """The event types, as the broker has told of them so far."""

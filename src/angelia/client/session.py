@@ -64,6 +64,10 @@ class RemoteSession(Requests):
     def submit(self, action: Callable[[Uplink, Done], None]) -> Any:
         """Have an action of the uplink done that calls back when it is answered."""
 
+    def subscriptions_after(self, identity: str) -> Any:
+        """Ask for a page of what is subscribed to at the broker: identities with filters."""
+        return self.submit(lambda uplink, done: uplink.subscriptions(identity, done))
+
     @abstractmethod
     def soon(self, action: Callable[[], None]) -> None:
         """Call something in the uplink's loop."""

@@ -144,6 +144,16 @@ class SyncRemoteClient(SyncClient):
             state: dict[str, Any] = self._session.submit(lambda uplink, done: uplink.describe(done))
             return state
 
+    def subscriptions(self) -> dict[str, str]:
+        """The filters of all subscribers at the broker, by identity."""
+        found: dict[str, str] = {}
+        after = ""
+        with self._shared.lock:
+            while page := self._session.subscriptions_after(after):
+                found.update(page)
+                after = page[-1][0]
+        return found
+
     @property
     def dropped(self) -> int:
         """How many events brokers had no room for in the queue of this client."""

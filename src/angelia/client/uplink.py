@@ -35,6 +35,7 @@ from angelia.wire import (
     Dropped,
     Flow,
     Hello,
+    ListSubscriptions,
     Ping,
     Sequence_,
     Tell,
@@ -331,6 +332,11 @@ class Uplink:
         """Ask the broker for its state."""
         self._number += 1
         self._ask(self._number, encode(Describe(self._number)), done)
+
+    def subscriptions(self, after: str, done: Done) -> None:
+        """Ask the broker for a page of what is subscribed to there."""
+        self._number += 1
+        self._ask(self._number, encode(ListSubscriptions(self._number, after)), done)
 
     def _ask(self, number: int, frame: bytes, done: Done) -> None:
         problem = self._end or self._too_large(frame)

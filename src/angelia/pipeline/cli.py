@@ -50,8 +50,11 @@ Checkpoint = Annotated[
 def match(
     lake: Lake,
     subscriptions: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help='JSON lines of {"id": …, "filter": …}, Parquet, or a directory.'),
+        str,
+        typer.Option(
+            metavar="FILE",
+            help='JSON lines of {"id": …, "filter": …}, Parquet, a directory, or a broker (tcp://host:port).',
+        ),
     ],
     out: Out,
     type: Type = None,  # noqa: A002
@@ -187,7 +190,7 @@ def summarise(
     lake: Lake,
     out: Out,
     subscriptions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Subscriptions to be judged, as for match.")
+        str | None, typer.Option(metavar="FILE", help="Subscriptions to be judged, as for match.")
     ] = None,
     bucket: Annotated[str, typer.Option(help="Count by minute, hour or day.")] = "hour",
     type: Type = None,  # noqa: A002
@@ -211,7 +214,7 @@ def report(
     lake: Lake,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("report.html"),
     subscriptions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Subscriptions to be judged, as for match.")
+        str | None, typer.Option(metavar="FILE", help="Subscriptions to be judged, as for match.")
     ] = None,
     bucket: Annotated[str, typer.Option(help="Count by minute, hour or day.")] = "hour",
     type: Type = None,  # noqa: A002
@@ -236,7 +239,7 @@ def report(
 @contextmanager
 def _summary(
     lake: Path,
-    subscriptions: Path | None,
+    subscriptions: str | None,
     bucket: str,
     type_name: str | None,
     since: str | None,
@@ -244,12 +247,12 @@ def _summary(
     master: str | None,
     conf: list[str] | None,
 ) -> Iterator[tuple[SparkSession, Any]]:
-    from angelia.pipeline.index import read_files
+    from angelia.pipeline.index import read_subscriptions
     from angelia.pipeline.options import query_of
 
     options = _options(lake, type_name, None, since, until)
     registry = query_of(options).open().registry()
-    filters = None if subscriptions is None else read_files(subscriptions)
+    filters = None if subscriptions is None else read_subscriptions(subscriptions)
     with _spark(master, conf) as spark:
         from angelia.pipeline.summary import summarise as summarised
 

@@ -35,6 +35,8 @@ from angelia.pipeline.options import Query
 from angelia.pipeline.pieces import pieces, read_piece
 from angelia.pipeline.source import arrow_schema, partitions_of
 from angelia.store import LakeFile
+from angelia.store.batches import holds
+from angelia.store.files import present
 from angelia.store.layout import (
     COMPACTED,
     events_folder,
@@ -49,7 +51,6 @@ from angelia.store.layout import (
     tag_of,
     wal_folder,
 )
-from angelia.store.scan import present
 
 __all__ = ["LakeStream"]
 
@@ -99,18 +100,17 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _complete(self, compacted: int) -> dict[Place, int]:
         """The segments whose files are all there, and how many files each has."""
         lake = Path(self._query.lake)
-        before = {(file.segment, file.broker) for file in _listed(lake, compacted)}
-        growing = {
-            broker: min(numbers)
-            for broker in folder_names(wal_folder(lake))
-            if (numbers := [int(n[:-4]) for n in listed(wal_folder(lake) / broker) if n.endswith(".wal")])
-        }
-        counts: dict[Place, int] = {}
-        for file in _listed(lake, compacted):
-            place = file.segment, file.broker
-            if place in before and file.segment < growing.get(file.broker, file.segment + 1):
-                counts[place] = counts.get(place, 0) + 1
-        return counts
+        while True:
+            hidden = holds(lake)
+            before = {(file.segment, file.broker) for file in _listed(lake, compacted)}
+            growing = _growing(lake)
+            counts: dict[Place, int] = {}
+            for file in _listed(lake, compacted):
+                place = file.segment, file.broker
+                if place in before and file.segment < growing.get(file.broker, file.segment + 1):
+                    counts[place] = counts.get(place, 0) + 1
+            if not holds(lake).since(hidden):  # else a batch, with many numbers, may have been seen in part
+                return counts
 
     # ------------------------------------------------ reading
 
@@ -144,6 +144,16 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a piece."""
         return read_piece(self._query, partition.value, arrow_schema(self._schema))
+
+
+def _growing(lake: Path) -> dict[str, int]:
+    """For each broker, the first segment that is not rolled, or number that is held back."""
+    first = {hold.writer: hold.first for hold in sorted(holds(lake).held, reverse=True)}
+    for broker in folder_names(wal_folder(lake)):
+        for name in listed(wal_folder(lake) / broker):
+            if name.endswith(".wal"):
+                first[broker] = min(int(name[:-4]), first.get(broker, int(name[:-4])))
+    return first
 
 
 def _is_new(broker: str, number: int, start: Offset) -> bool:

@@ -2,7 +2,8 @@
 
 Subscriptions come as a mapping or pairs of id and filter, as a data frame or a file with `id` and
 `filter`, or as a directory of such files. A file is JSON lines (`.jsonl`, `.json`, `.ndjson`) or Parquet.
-Ids are strings or integers; if both are there, all become strings.
+`tcp://host:port` stands for a snapshot of what is subscribed to at a broker. Ids are strings or integers; if
+both are there, all become strings.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from angelia.matching.snapshot import Snapshot
     from angelia.types import TypeRegistry
 
-__all__ = ["Index", "Subscriptions", "Watched", "load", "read_files"]
+__all__ = ["Index", "Subscriptions", "Watched", "is_broker", "load", "read_subscriptions"]
 
 Id = str | int
 Subscriptions = (
@@ -92,7 +93,7 @@ def load(subscriptions: Any, registry: TypeRegistry | None = None) -> Index:
     if isinstance(subscriptions, Index):
         return subscriptions
     if isinstance(subscriptions, str | Path):
-        return Index.of(read_files(Path(subscriptions)), registry)
+        return Index.of(read_subscriptions(subscriptions), registry)
     if isinstance(subscriptions, Mapping):
         subscriptions = subscriptions.items()
     elif hasattr(subscriptions, "toArrow"):
@@ -100,7 +101,22 @@ def load(subscriptions: Any, registry: TypeRegistry | None = None) -> Index:
     return Index.of(_checked(("", id_, text) for id_, text in subscriptions), registry)
 
 
-def read_files(path: Path) -> dict[Id, Filter]:
+def is_broker(source: str | Path) -> bool:
+    """Whether subscriptions are those of a broker."""
+    return isinstance(source, str) and "://" in source
+
+
+def read_subscriptions(source: str | Path) -> dict[Id, Filter]:
+    """The subscriptions of a file, a directory, or a broker, by id."""
+    if not is_broker(source):
+        return _read_files(Path(source))
+    from angelia.client import connect_sync
+
+    with connect_sync(str(source)) as client:
+        return _checked((f"{source}: {id_}", id_, text) for id_, text in client.subscriptions().items())
+
+
+def _read_files(path: Path) -> dict[Id, Filter]:
     """The subscriptions of a file, or of all files of a directory, by id."""
     return _checked(row for file in _files(path) for row in _rows(file))
 

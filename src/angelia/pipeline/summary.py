@@ -58,7 +58,7 @@ def summarise(
     bucket: str = "hour",
     registry: TypeRegistry | None = None,
 ) -> Summary:
-    """The tables of events, and of subscriptions (filters by id, as `read_files` gives them) over them."""
+    """The tables of events, and of subscriptions over them: filters by id, as of `read_subscriptions`."""
     if bucket not in BUCKETS:
         raise PipelineError(f"volume is counted by {', '.join(BUCKETS)}, not by {bucket!r}")
     volume, attributes = _volume(events, bucket), _attributes(events)

@@ -77,10 +77,14 @@ def compact(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that replaced files are kept for those who read them.")
     ] = GRACE,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ATTRIBUTE", help="Have events with one value of it beside each other."),
+    ] = None,
 ) -> None:
     """Merge small files, roll what brokers that died left, and tidy up. Safe while brokers write."""
     with _progress("compacting") as progress:
-        done = compact_lake(lake, grace=grace, progress=progress)
+        done = compact_lake(lake, grace=grace, cluster=cluster, progress=progress)
     typer.echo(
         f"{done.merged:,} files became {done.made:,} ({done.rows:,} events); "
         f"{done.rolled:,} segments rolled, {done.removed:,} old files removed, "

@@ -11,7 +11,8 @@ Within the folder of a type and day, small files become one. In this order:
 A crash anywhere leaves what the next compaction finishes, or takes back. Between 3 and 4, a reader that does
 not know of markers sees both: twice for a moment, but never not at all.
 
-A file whose segment is still there is left alone: if its broker died just now, it will be made again.
+A file whose segment is still there is left alone: if its broker died just now, it will be made again. A batch
+that a sink had committed when it died is completed first; one that is under way is left alone.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from angelia.errors import LakeError
+from angelia.store.batches import finish_batches, holds
 from angelia.store.catalog import Catalog, is_owned, open_locked, write_whole
-from angelia.store.columns import CONTEXT_SCHEMA, arrow_column, conformed, schema_of
+from angelia.store.clustering import BLOCK_KEY, CLUSTER_KEY, LEAST
+from angelia.store.columns import CONTEXT_SCHEMA, REST, arrow_column, conformed, schema_of
 from angelia.store.ingest import finish_imports
 from angelia.store.lake import Lake, replaced_files
 from angelia.store.layout import (
@@ -80,13 +83,20 @@ def compact(
     path: str | os.PathLike[str],
     *,
     grace: float = GRACE,
+    cluster: str | None = None,
     clock: Callable[[], float] = time.time,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compaction:
-    """Merge small files, roll what dead brokers left, and tidy up. To do it again changes nothing."""
+    """Merge small files, roll what dead brokers left, and tidy up. To do it again changes nothing.
+
+    Large files are clustered by the attribute `cluster` where they have it, and else by what suits them;
+    those that are clustered by another one are written anew.
+    """
     lake = Lake(path)
     if not lake.path.is_dir():
         raise LakeError(f"there is no lake in {lake.path}")
+    if cluster is not None:
+        _check_key(lake, cluster)
     lock = open_locked(lake.path / ".compact.lock", wait=False)
     if lock is None:
         raise LakeError(f"another compaction of {lake.path} is under way")
@@ -94,14 +104,22 @@ def compact(
         done = Compaction()
         if not is_owned(lake.path, IMPORT):
             finish_imports(lake.path)
+        done.removed += finish_batches(lake.path)
         _roll_orphans(lake, done)
         days = list(_days(lake.path))
         for number, (folder, on) in enumerate(days, 1):
-            _Day(lake, folder, on, grace, clock, done).run()
+            _Day(lake, folder, on, grace, cluster, clock, done).run()
             progress(number, len(days))
         return done
     finally:
         os.close(lock)
+
+
+def _check_key(lake: Lake, name: str) -> None:
+    schema = lake.schema()
+    fitting = [each.name for each in schema if each.name != REST and not pa.types.is_list(each.type)]
+    if name not in fitting:
+        raise LakeError(f"the lake cannot be clustered by {name!r}, but by {', '.join(fitting)}")
 
 
 def _days(lake: Path) -> Iterator[tuple[str, date]]:
@@ -126,13 +144,21 @@ class _Day:
     """The folder of a type and day."""
 
     def __init__(
-        self, lake: Lake, folder: str, on: date, grace: float, clock: Callable[[], float], done: Compaction
+        self,
+        lake: Lake,
+        folder: str,
+        on: date,
+        grace: float,
+        cluster: str | None,
+        clock: Callable[[], float],
+        done: Compaction,
     ) -> None:
         self._lake = lake
         self._folder = folder
         self._on = on
         self._path = events_folder(lake.path) / folder / f"date={on.isoformat()}"
         self._grace = grace
+        self._cluster = cluster
         self._clock = clock
         self._done = done
 
@@ -195,17 +221,18 @@ class _Day:
     # ------------------------------------------------ merging
 
     def _settled(self) -> Iterator[LakeFile]:
-        """Files that are there for good: their segments are gone."""
-        for name in listed(self._path):
+        """Files that are there for good: their segments are gone, and no batch holds them back."""
+        names, hidden = listed(self._path), holds(self._lake.path)  # in this order: a hold comes before files
+        for name in names:
             path = self._path / name
             file = parse_file(str(path), self._folder, self._on, path.stat().st_size)
             if file is not None and name[0] not in "._":
                 segment = wal_folder(self._lake.path) / file.broker / f"{file.segment:016d}.wal"
-                if not segment.exists():
+                if not segment.exists() and not hidden.hide(file):
                     yield file
 
     def _readable(self, files: list[LakeFile], schema: pa.Schema) -> list[tuple[LakeFile, int, bool]]:
-        """Files with their rows, and whether their columns are not those of today."""
+        """Files with their rows, and whether their columns, or their order, are not those of today."""
         found = []
         for file in files:
             try:
@@ -223,8 +250,14 @@ class _Day:
                 and arrow_column(field.type) != arrow_column(schema.field(field.name).type)
                 for field in kinds
             )
-            found.append((file, rows, is_old))
+            found.append((file, rows, is_old or self._is_otherwise(kinds, rows)))
         return found
+
+    def _is_otherwise(self, schema: pa.Schema, rows: int) -> bool:
+        """Whether a file is to be clustered by another attribute than it is."""
+        if self._cluster not in schema.names or rows < LEAST:
+            return False
+        return bool((schema.metadata or {}).get(CLUSTER_KEY, b"").decode() != self._cluster)
 
     def _merge(self, tag: str, files: list[LakeFile], schema: pa.Schema) -> None:
         tables = []
@@ -238,9 +271,10 @@ class _Day:
             self._lake.report(file.path, error)
             self._done.skipped += len(files)
             return
-        table = pa.Table.from_batches(tables, schema).replace_schema_metadata(metadata).sort_by("@time")
+        kept = {key: value for key, value in metadata.items() if key not in (CLUSTER_KEY, BLOCK_KEY)}
+        table = pa.Table.from_batches(tables, schema).replace_schema_metadata(kept).sort_by("@time")
         name = self._free_name(tag)
-        temporary = hidden_table(table, self._path / name)
+        temporary = hidden_table(table, self._path / name, key=self._cluster)
         names = [os.path.basename(file.path) for file in files]
         write_whole(self._path / marker_name(name), msgspec.json.encode({"replaces": names}))
         os.replace(temporary, self._path / name)
@@ -258,7 +292,7 @@ class _Day:
 
 
 def _groups(files: list[tuple[LakeFile, int, bool]]) -> Iterator[list[LakeFile]]:
-    """Small files, the oldest first, in groups that make one; and files whose columns are of yesterday."""
+    """Small files, the oldest first, in groups that make one; and files that are of yesterday."""
     group: list[LakeFile] = []
     rows = size = 0
     old = False

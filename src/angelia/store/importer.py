@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from angelia.errors import AngeliaError, EventError, LakeError
 from angelia.event import CONTEXT, Event, check_name, parse_timestamp
 from angelia.store.casting import as_column, infer, parsed
-from angelia.store.catalog import Catalog
+from angelia.store.catalog import Catalog, is_owned
 from angelia.store.columns import CONTEXT_SCHEMA, REST, Column, declared, discover, table_of, untagged
-from angelia.store.ingest import ROW, Ingest
-from angelia.store.layout import folder_of
+from angelia.store.ingest import ROW, Ingest, finish_imports
+from angelia.store.layout import IMPORT, folder_of
 from angelia.store.segment import Parts
 from angelia.types import TypeRegistry
 
@@ -126,6 +126,8 @@ def import_file(
     report = ImportReport(str(path))
     if (lake / "imports" / f"{digest}.json").exists() and not again:
         report.known = True
+        if not is_owned(lake, IMPORT):
+            finish_imports(lake)  # it was killed, perhaps, after it had said so
         return report
     lake.mkdir(parents=True, exist_ok=True)
     reject = _Rejects(rejects or path.with_name(f"{path.name}.rejects.jsonl"), path)

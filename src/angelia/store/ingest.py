@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from angelia.errors import LakeError
 from angelia.event import MAX_EVENT_BYTES
+from angelia.store.batches import held_path, release
 from angelia.store.catalog import Catalog, open_locked, write_whole
 from angelia.store.columns import (
     MAX_COLUMNS,
@@ -202,6 +203,9 @@ def finish_imports(lake: Path) -> None:
         pending = msgspec.json.decode(path.read_bytes(), type=_Pending)
         if not pending.moves:
             continue
+        numbers = [int(final.rsplit("-", 2)[1]) for _, final in pending.moves]
+        hold = held_path(lake, IMPORT, min(numbers), max(numbers))
+        hold.touch()
         folders: set[Path] = set()
         for hidden, final in pending.moves:
             if (lake / hidden).exists():
@@ -209,4 +213,5 @@ def finish_imports(lake: Path) -> None:
                 folders.add((lake / final).parent)
         for folder in folders:
             sync_folder(folder)
+        release(hold)
         write_whole(path, msgspec.json.encode(_Pending(pending.file, pending.rows, [])))

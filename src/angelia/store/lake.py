@@ -1,8 +1,8 @@
 """A lake, seen by its readers: no broker is needed, and brokers may write meanwhile.
 
 A *snapshot* is what there is at a moment: Parquet files, and segments that are not rolled yet. While a
-segment is there, it counts and its files do not; what a compaction has replaced does not count. So a
-snapshot has every event that was appended before it, once.
+segment is there, it counts and its files do not; what a compaction has replaced does not count, nor what a
+batch holds back. So a snapshot has every event that was appended before it, once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from angelia.errors import LakeError
 from angelia.event import Event, parse_timestamp
 from angelia.filter import Filter
+from angelia.store.batches import holds
 from angelia.store.catalog import Catalog
 from angelia.store.columns import REST, Columns, declared, schema_of, widened
 from angelia.store.layout import (
@@ -150,13 +151,15 @@ class Lake:
         first, last = moment(since), moment(until)
         names = set(types) if types is not None else None if type is None else self.type_names(type)
         for _ in range(_TRIES):
-            segments = self._segments()
+            before, segments = holds(self.path), self._segments()
             files = self._all_files(names, first, last)
             still = {(each.broker, each.number) for each in self._segments()}
             unrolled = {(each.broker, each.number) for each in segments}
-            if unrolled <= still:  # else one was rolled meanwhile, and its files may have been compacted
-                kept = tuple([file for file in files if (file.broker, file.segment) not in unrolled])
-                return Snapshot(kept, tuple(segments))
+            hidden = holds(self.path)
+            # Else one was rolled meanwhile, or a batch released, and its files may have been compacted.
+            if unrolled <= still and not hidden.since(before):
+                files = [file for file in files if (file.broker, file.segment) not in unrolled]
+                return Snapshot(tuple([file for file in files if not hidden.hide(file)]), tuple(segments))
         raise LakeError(f"{self.path} changes faster than it can be listed")
 
     def files(

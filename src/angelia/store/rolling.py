@@ -1,4 +1,4 @@
-"""Rolling: what segments hold becomes Parquet, one file a type and day, sorted by time.
+"""Rolling: what segments hold becomes Parquet, one file a type and day, in order of time or clustered.
 
 The name of a file follows from its segment, so that rolling again, after a crash, replaces files by the same.
 A segment goes when all its files are there. Until then whoever reads the lake reads the segment, not them.
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from angelia.store.catalog import Catalog
+from angelia.store.clustering import clustered
 from angelia.store.columns import Columns, declared, discover, table_of
 from angelia.store.layout import date_folder, events_folder, file_name, folder_of, sync_folder, temporary_name
 from angelia.store.segment import Parts
@@ -87,7 +88,7 @@ def settled_columns(
 
 
 def write_table(table: pa.Table, path: Path, *, durable: bool = True) -> None:
-    """Write a file, sorted by time, and make it visible as a whole."""
+    """Write a file of what is in order of time, and make it visible as a whole."""
     is_new = not path.parent.is_dir()
     path.parent.mkdir(parents=True, exist_ok=True)
     os.replace(hidden_table(table, path, durable=durable), path)
@@ -98,18 +99,24 @@ def write_table(table: pa.Table, path: Path, *, durable: bool = True) -> None:
             sync_folder(path.parent.parent.parent)
 
 
-def hidden_table(table: pa.Table, path: Path, *, durable: bool = True) -> Path:
-    """Write what is to become the file `path` under a name that readers take no notice of."""
+def hidden_table(table: pa.Table, path: Path, *, durable: bool = True, key: str | None = None) -> Path:
+    """Write what is to become the file `path` under a name that readers take no notice of.
+
+    A large table is clustered, by `key` or by what suits it.
+    """
     temporary = path.with_name(temporary_name(path.name))
+    found = clustered(table, key)
+    order = ["@time"] if found is None else [found.key, "@time"]
+    table, rows = (table, ROW_GROUP) if found is None else (found.table, found.group)
     pq.write_table(
         table,
         temporary,
-        row_group_size=ROW_GROUP,
+        row_group_size=rows,
         compression="zstd",
-        write_page_index=True,
+        write_page_index=found is None,  # a small row group is a page
         write_page_checksum=True,
-        sorting_columns=[pq.SortingColumn(table.schema.get_field_index("@time"))],
-        bloom_filter_options={"@id": {"ndv": max(1, min(table.num_rows, ROW_GROUP)), "fpp": _BLOOM}},
+        sorting_columns=[pq.SortingColumn(table.schema.get_field_index(name)) for name in order],
+        bloom_filter_options={"@id": {"ndv": max(1, min(table.num_rows, rows)), "fpp": _BLOOM}},
     )
     if durable:
         with open(temporary, "rb+") as file:

@@ -1,14 +1,13 @@
 """A scan: what a filter wants of a snapshot, reading as little as can be.
 
-Folders are chosen by type and day, row groups by their statistics (`pruning.py`); of a row group, the columns
-that the filter asks about are read first, and the others only if a row matches. The last word has the
+Folders are chosen by type and day, row groups by their statistics (`pruning.py`); the columns that the filter
+asks about are read first, and the others only of row groups where a row matches. The last word has the
 matcher, or, for rows with something in `@rest`, the filter itself.
 """
 
 from __future__ import annotations
 
 import heapq
-import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
-from pyarrow.fs import LocalFileSystem
 
-from angelia.errors import LakeError
 from angelia.event import Event, Kind
 from angelia.filter import Filter
 from angelia.filter.domain import ABOVE_ALL, BELOW_ALL
 from angelia.matching import Matcher
 from angelia.store.catalog import Catalog
 from angelia.store.columns import REST, conformed, declared, discover, events_of, table_of
+from angelia.store.files import UNREADABLE, Rows, StoredFile
 from angelia.store.layout import (
     UNTYPED,
     LakeFile,
@@ -45,13 +42,11 @@ from angelia.types import TypeRegistry
 if TYPE_CHECKING:
     from angelia.store.lake import Lake, Snapshot
 
-__all__ = ["Scan", "present", "wanted_types"]
+__all__ = ["Scan", "wanted_types"]
 
-_UNREADABLE = (OSError, pa.ArrowException)
 _TICK = timedelta(microseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC)
 _SLICE = 4096  # rows that become events at once
-_FORMAT = ds.ParquetFileFormat()
 
 
 class Scan:
@@ -75,6 +70,7 @@ class Scan:
         self._matcher: Matcher | None = None
         self._needed: tuple[str, ...] = ()
         self._names: frozenset[str] | None = None  # the columns that are read; None: all
+        self._is_ordered = True  # whether batches are in order of time within a file
         if filter_ is not None and not _is_true(filter_):
             self._matcher = Matcher(self._registry)
             self._matcher.add(0, filter_)
@@ -93,9 +89,9 @@ class Scan:
         for batch in self.raw(asked):
             yield conformed(batch.select([name for name in batch.schema.names if name in asked]), narrow)
 
-    def raw(self, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    def raw(self, names: Iterable[str], *, is_ordered: bool = True) -> Iterator[pa.RecordBatch]:
         """Batches of what matches as they are in each file, with those of these columns that it has."""
-        self._names = frozenset(names)
+        self._names, self._is_ordered = frozenset(names), is_ordered
         return self._batches()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -126,13 +122,14 @@ class Scan:
 
     def _day(self, files: list[LakeFile]) -> Iterator[Event]:
         """The events of a day's files in order of time; a file is open only while its time has come."""
-        waiting = deque(sorted((_first_time(file.path), file) for file in files))
+        stored = [(file.path, each) for file in files if (each := self._stored(file)) is not None]
+        waiting = deque(sorted((each.first_time(), path, each) for path, each in stored))
         active: list[tuple[datetime, int, Event, Iterator[Event]]] = []
         started = 0
         while waiting or active:
             while waiting and (not active or waiting[0][0] <= active[0][0]):
                 started += 1
-                _push(active, started, _events(self._from_file(waiting.popleft()[1])))
+                _push(active, started, _events(self._read(*waiting.popleft()[1:])))
             if active:
                 _, number, event, more = heapq.heappop(active)
                 yield event
@@ -153,25 +150,32 @@ class Scan:
     # ------------------------------------------------ files
 
     def _from_file(self, file: LakeFile) -> Iterator[pa.RecordBatch]:
-        path = present(file.path)
-        try:
-            parquet = pq.ParquetFile(path, page_checksum_verification=True, memory_map=False)
-        except _UNREADABLE as error:
-            self._lake.report(file.path, error)
-            return
-        with parquet:
-            yield from self._row_groups(parquet, path)
+        stored = self._stored(file)
+        return iter(()) if stored is None else self._read(file.path, stored)
 
-    def _row_groups(self, parquet: pq.ParquetFile, path: str) -> Iterator[pa.RecordBatch]:
-        schema = parquet.schema_arrow
-        coarse = self._coarse(schema)
+    def _stored(self, file: LakeFile) -> StoredFile | None:
         try:
-            for group in _groups(path, schema, coarse, parquet.num_row_groups):
-                table = self._row_group(parquet, group, schema, coarse)
-                if table is not None and table.num_rows:
-                    yield from table.combine_chunks().to_batches()
-        except _UNREADABLE as error:
+            return StoredFile(file.path)
+        except UNREADABLE as error:
+            self._lake.report(file.path, error)
+            return None
+
+    def _read(self, path: str, stored: StoredFile) -> Iterator[pa.RecordBatch]:
+        try:
+            with stored:
+                yield from self._blocks(stored)
+        except UNREADABLE as error:
             self._lake.report(path, error)
+
+    def _blocks(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
+        coarse = self._coarse(file.schema)
+        names = [name for name in file.schema.names if self._names is None or name in self._names]
+        for rows in file.blocks(coarse):
+            table = self._found(rows, file.schema, coarse, names)
+            if table is not None and table.num_rows:
+                if file.is_clustered and self._is_ordered:
+                    table = table.sort_by("@time")
+                yield from table.select(names).combine_chunks().to_batches()
 
     def _coarse(self, schema: pa.Schema) -> ds.Expression:
         parts = [time_expression(self._since, self._until)]
@@ -182,26 +186,24 @@ class Scan:
         kept = [part for part in parts if part is not EVERYTHING]
         return EVERYTHING if not kept else kept[0] if len(kept) == 1 else kept[0] & kept[1]
 
-    def _row_group(
-        self, parquet: pq.ParquetFile, group: int, schema: pa.Schema, coarse: ds.Expression
+    def _found(
+        self, rows: Rows, schema: pa.Schema, coarse: ds.Expression, names: list[str]
     ) -> pa.Table | None:
-        """The rows of a row group that match; None if there are none."""
-        names = [name for name in schema.names if self._names is None or name in self._names]
-        first = [name for name in schema.names if name in self._needed or name == "@time"]
-        if self._matcher is None or len(first) == len(schema.names):
-            asked = [name for name in schema.names if name in names or name in first]
-            return self._matching(_columns(parquet, group, asked), coarse).select(names)
-        numbered = _columns(parquet, group, first)
+        """The rows that match, with these columns and those that were looked at; None if there are none."""
+        is_timed = self._is_ordered or self._since is not None or self._until is not None
+        first = [name for name in schema.names if name in self._needed or (is_timed and name == "@time")]
+        others = [name for name in names if name not in first]
+        if self._matcher is None or not others:
+            return self._matching(rows.columns([*first, *others]), coarse)
+        numbered = rows.columns(first)
         numbered = numbered.append_column("#", pa.array(range(numbered.num_rows), pa.int32()))
         found = self._matching(numbered, coarse)
         if not found.num_rows:
             return None
-        others = [name for name in names if name not in first]
-        columns = {name: found.column(name) for name in first}
-        if others:
-            table = _columns(parquet, group, others).take(found.column("#"))
-            columns |= {name: table.column(name) for name in others}
-        return pa.table({name: columns[name] for name in names})
+        more = rows.taken(others, found.column("#"))
+        for name in others:
+            found = found.append_column(name, more.column(name))
+        return found
 
     def _matching(self, table: pa.Table, coarse: ds.Expression) -> pa.Table:
         if coarse is not EVERYTHING:
@@ -314,32 +316,6 @@ def wanted_types(
     return allowed if wanted is None else wanted & allowed
 
 
-def _groups(path: str, schema: pa.Schema, coarse: ds.Expression, count: int) -> Iterable[int]:
-    """The row groups whose statistics do not exclude a match."""
-    if coarse is NOTHING:
-        return ()
-    if coarse is EVERYTHING:
-        return range(count)
-    fragment = _FORMAT.make_fragment(path, LocalFileSystem()).subset(filter=coarse, schema=schema)
-    return [group.id for group in fragment.row_groups]
-
-
-def _columns(parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
-    # A name may lead to more columns than meant: Parquet takes dots for nesting.
-    return parquet.read_row_group(group, columns=names).select(names)
-
-
-def present(path: str) -> str:
-    """Where a file of a snapshot is now: a compaction may have replaced it, and keeps it for a while."""
-    if os.path.exists(path):
-        return path
-    folder, name = os.path.split(path)
-    hidden = os.path.join(folder, replaced_name(name))
-    if os.path.exists(hidden):
-        return hidden
-    raise LakeError(f"{path} was compacted away while it was to be read; read the lake again")
-
-
 def _rolled_files(lake: Lake, segment: Segment) -> Iterator[LakeFile]:
     """The files that a segment was rolled to, replaced ones included."""
     prefix = f"{segment.broker}-{segment.number:016d}-"
@@ -384,17 +360,6 @@ def _push(
     if event is not None:
         assert event.time is not None  # nothing is rolled without
         heapq.heappush(active, (event.time, number, event, events))
-
-
-def _first_time(path: str) -> datetime:
-    """The time of a file's first event, by its statistics; the beginning of time, if it cannot be told."""
-    try:
-        with pq.ParquetFile(present(path)) as parquet:
-            column = parquet.metadata.row_group(0).column(parquet.schema_arrow.get_field_index("@time"))
-            first: datetime = column.statistics.min
-            return first
-    except (*_UNREADABLE, AttributeError, IndexError):  # whoever reads it will tell
-        return datetime.min.replace(tzinfo=UTC)
 
 
 def _time(event: Event) -> Any:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from angelia.errors import LakeError
+from angelia.store.batches import held_path, holds
 from angelia.store.catalog import is_owned, open_locked
 from angelia.store.columns import CONTEXT_SCHEMA
 from angelia.store.lake import Lake, Problem
@@ -155,6 +156,10 @@ def _left_behind(lake: Lake) -> Iterator[Problem]:
                 yield Problem(
                     str(folder / name), "half-written: nobody writes it any more; `lake compact` removes it"
                 )
+    for hold in sorted(holds(lake.path).held):
+        if not is_owned(lake.path, hold.writer):
+            path = held_path(lake.path, hold.writer, hold.first, hold.last)
+            yield Problem(str(path), "a batch that was cut short; `lake compact` completes it")
     for broker in folder_names(wal_folder(lake.path)):
         for name in listed(wal_folder(lake.path) / broker):
             if name.endswith(".damaged"):
