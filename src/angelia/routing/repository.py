@@ -56,9 +56,9 @@ class _Broker(Protocol):
 class Repository:
     """The types of one broker: those that it keeps for others, and the copies for its clients."""
 
-    def __init__(self, broker: _Broker, learned: Callable[[], None]) -> None:
+    def __init__(self, broker: _Broker, learned: Callable[[Iterable[str]], None]) -> None:
         self._broker = broker
-        self._learned = learned  # is told when a type has become known, or is known not to be
+        self._learned = learned  # is told which types are known now; none: that a name is no type
         self.kept: set[str] = set()  # types that this broker keeps for others
         self.unknown: dict[str, float] = {}  # names that are no types, and how long that is believed
         self._rooted: set[str] = set()  # kept types whose rendezvous node this broker is
@@ -160,7 +160,7 @@ class Repository:
         told = answer.event_types if isinstance(answer, Definitions) else ()
         if name not in self._broker.registry and all(each.name != name for each in told):
             self.unknown[name] = self._broker.now + self._broker.lease
-            self._learned()
+            self._learned(())
         self.adopt(Definitions(told))
 
     def adopt(self, message: Definitions) -> str | None:
@@ -176,7 +176,7 @@ class Repository:
             if message.replica:
                 self.kept.add(event_type.name)
         if news:
-            self._learned()
+            self._learned(news)
             for name in news:
                 self._tell_askers(name)
         self._go_on()
@@ -214,7 +214,7 @@ class Repository:
         self.unknown.pop(name, None)
         self.kept.add(name)
         self._rooted.add(name)
-        self._learned()
+        self._learned((name,))
         self._tell_askers(name)
         self._replicate(self._members, [name])
         self._go_on()

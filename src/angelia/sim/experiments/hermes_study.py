@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -181,10 +182,13 @@ def _key(plan: Plan, task: Task) -> str:
 def _run(given: tuple[Plan, Task]) -> Result:
     plan, task = given
     spread: list[Row] = []
+    gc.collect()
+    gc.disable()  # a network is kept to its end, and millions of messages need no collection
     found = [
         {"study": task.study, "network": task.network, "run": task.run, "brokers": task.size, **row}
         for row in _STUDIES[task.study](plan, task, spread)
     ]
+    gc.enable()
     return Result(task, found, spread)
 
 
