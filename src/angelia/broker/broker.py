@@ -38,14 +38,12 @@ from angelia.matching.ready import readiness
 from angelia.messages import (
     ClientDown,
     Connect,
-    DefineType,
     Deliver,
     DeliverSequence,
     Disconnect,
     Effect,
     Forwarded,
     FromClient,
-    FromPeer,
     Input,
     Leave,
     Measure,
@@ -57,10 +55,10 @@ from angelia.messages import (
     Reply,
     Send,
     SetTimer,
-    TypeDefinition,
+    TypeRemoved,
 )
 from angelia.node import Node
-from angelia.types import TypeRegistry
+from angelia.types import EventType, TypeRegistry
 from angelia.wire import VERSION, Hello, Welcome, decode, encode_event
 
 if TYPE_CHECKING:
@@ -114,6 +112,8 @@ class Broker:
         self.delivered = 0
         self.metrics = Metrics()
         self.keeper: Keeper | None = None
+        self._types_told: dict[str, EventType] = {}
+        self._types_version = 0
         self.node: Node
         self.core: Core
         self.loop: asyncio.AbstractEventLoop
@@ -468,7 +468,7 @@ class Broker:
             else:
                 inside += self._perform_rarer(effect)
         self._count(given, out, went)
-        self._notice(given)
+        self._tell_types()
         return inside
 
     def _count(self, given: Input, out: Mapping[str | None, int], went: Mapping[int, str | None]) -> None:
@@ -495,6 +495,10 @@ class Broker:
             if self.keeper is not None:
                 self.keeper.append(effect.events)
             return []
+        if isinstance(effect, TypeRemoved):
+            for each in self.clients.values():
+                each.tell_removed(effect.name)
+            return [effect]
         session = self.clients.get(effect.client) if not isinstance(effect, Send) else None
         if session is None:
             return [effect]
@@ -505,14 +509,17 @@ class Broker:
             self.delivered += 1
         return []
 
-    def _notice(self, given: Input) -> None:
-        """What follows from an input that the node knows nothing of."""
-        match given:
-            case FromPeer(_, TypeDefinition(event_type)) | FromClient(_, DefineType(_, event_type)):
-                name = event_type.name
-                if name in self.node.registry:
-                    for session in self.clients.values():
-                        session.tell_types((self.node.registry.get(name),))
+    def _tell_types(self) -> None:
+        """Tell clients of event types that are new, or not as they were."""
+        registry = self.node.registry
+        if registry.version == self._types_version:
+            return
+        self._types_version = registry.version
+        known = {name: registry.get(name) for name in registry}
+        news = tuple(each for name, each in known.items() if self._types_told.get(name) != each)
+        self._types_told = known
+        for session in self.clients.values():
+            session.tell_types(news)
 
     # ------------------------------------------------ the slow
 

@@ -336,6 +336,10 @@ class ClientSession:
         if event_types:
             self._send(TypeNews(event_types))
 
+    def tell_removed(self, event_type: str) -> None:
+        """Tell that an event type is gone."""
+        self._send(TypeNews((), (event_type,)))
+
     # ------------------------------------------------ its queue
 
     @property

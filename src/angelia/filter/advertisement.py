@@ -114,8 +114,8 @@ class Advertisement:
 
     def _meets(self, wanted: Conjunction, registry: TypeRegistry | None) -> bool:
         mine = self.type
-        for other in wanted.types if mine is not None else ():  # of most, that is all there is to ask
-            if not (is_a(mine, other, registry) or is_a(other, mine, registry)):
+        for other in wanted.types:  # of most, that is all there is to ask
+            if mine is not None and not (is_a(mine, other, registry) or is_a(other, mine, registry)):
                 return False
         types = wanted.types | {mine} if mine is not None else wanted.types
         if not Conjunction(types=types, not_types=wanted.not_types).is_possible(registry):

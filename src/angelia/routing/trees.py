@@ -83,10 +83,14 @@ class Table(Generic[F]):
             return set()
         if self._interests is None and len(self.entries.poset) > _FEW:
             self._interests = Interests(self._registry)
-            self._interests.reset(self.entries.pairs())
+            self._interests.reset(self.entries.pairs())  # type: ignore[arg-type] # a table of filters
         if self._interests is not None:
             return self._interests.interested(event)
-        wanted = (item for item in self.entries.poset if item.matches(event, self._registry))
+        wanted = (
+            item
+            for item in self.entries.poset
+            if item.matches(event, self._registry)  # type: ignore[attr-defined] # as above
+        )
         return set[Interface]().union(*map(self.entries.subscribers, wanted))
 
     def add(self, who: Interface, item: F, until: float) -> list[Change[F]]:
@@ -140,9 +144,9 @@ class Table(Generic[F]):
     def _note(self, who: Interface, outcome: Outcome[F]) -> list[Change[F]]:
         if self._interests is not None:
             for item in outcome.dropped:
-                self._interests.remove(who, item)
+                self._interests.remove(who, item)  # type: ignore[arg-type] # a table of filters
             for item in outcome.added:
-                self._interests.add(who, item)
+                self._interests.add(who, item)  # type: ignore[arg-type]
         return outcome.changes
 
 

@@ -44,6 +44,7 @@ from angelia.messages import (
     Send,
     SetTimer,
     Timer,
+    TypeRemoved,
 )
 from angelia.node import Node
 from angelia.sim.clients import Client
@@ -446,6 +447,8 @@ class Simulation:
                     self._on_sequence(SequenceDelivery(self.now, who, effect.identities, effect.events))
             elif type(effect) is Reply:
                 self._replied(broker, effect)
+            elif type(effect) is TypeRemoved:
+                self._type_removed(broker, effect.name)
             elif type(effect) is SetTimer:
                 self._set_timer(broker, effect)
             elif type(effect) is Measure:
@@ -454,6 +457,13 @@ class Simulation:
                 self._connect(broker, effect.peer)
             elif type(effect) is Disconnect:
                 self._disconnect(broker, effect.peer)
+
+    def _type_removed(self, broker: Broker, name: str) -> None:
+        """What the clients of a broker had of a type is over."""
+        assert broker.node is not None
+        for client in self.clients.values():
+            if client.broker == broker.name:
+                client.lose(name, broker.node.registry)
 
     # ------------------------------------------------ what overlays ask for
 
