@@ -1,4 +1,4 @@
-"""`removeEventType` (HERMES, Table 4.2), with every router: its owner removes a type, and what was of it ends."""
+"""`removeEventType` (HERMES, Table 4.2), with every router: a type goes, and what was of it ends."""
 
 from __future__ import annotations
 

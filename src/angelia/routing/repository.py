@@ -46,7 +46,7 @@ from angelia.types import EventType, TypeRegistry
 
 __all__ = ["Repository"]
 
-_ATTEMPTS = 3  # of a request
+_ATTEMPTS = 5  # of a request
 
 
 class _Broker(Protocol):

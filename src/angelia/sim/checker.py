@@ -2,7 +2,7 @@
 
 - An event published while the routing is at rest goes to exactly the parties, in the same connected
   part of the network, that have a matching subscription: what event flooding with filtering at the
-  edge would do.
+  edge would do. Brokers of an overlay that was parted and healed must have found each other by then.
 - Always: nothing comes twice to a party, and nothing that does not match what the party has asked
   for at that moment.
 - While the routing changes: no loss for the subscriptions that the change does not concern. Those are
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
+from angelia.node import Node
 from angelia.sim.clients import Client
 from angelia.sim.engine import Delivery, SequenceDelivery, Simulation
 from angelia.sim.errors import Violation
@@ -50,6 +51,7 @@ class Checker:
         self._published: dict[str, Published] = {}
         self._got: dict[str, set[str]] = {}
         self.sequences = Sequences(sim.routing in EXACT)
+        self._together: list[dict[str, Node]] = []  # nodes of an overlay that must find each other again
         self.begin()
 
     # ------------------------------------------------ what happens
@@ -79,6 +81,15 @@ class Checker:
     def link_changes(self, *ends: tuple[str, str]) -> None:
         """Links go down, come up, or are new."""
         self._touched.update(frozenset(pair) for pair in ends)
+
+    def divides(self) -> None:
+        """An overlay is about to be parted; it is healed before the next verdict."""
+        links = [frozenset((link.a, link.b)) for link in self.sim.links if link.is_up]
+        parts = {frozenset(reachable(name, links)) for name in self.sim.brokers}
+        self._together = [
+            {name: node for name in part if (node := self.sim.brokers[name].node) is not None}
+            for part in parts
+        ]
 
     def concerns(self, client: Client) -> None:
         """What a client has asked for is lost, or asked for anew.
@@ -164,7 +175,7 @@ class Checker:
         if broker.node is None:
             return set()
         links = (frozenset((link.a, link.b)) for link in sim.links if link.is_up)
-        near = reachable(broker.name, links)
+        near = self._near(broker.name, links)
         return {
             identity
             for client in sim.clients.values()
@@ -172,6 +183,17 @@ class Checker:
             for identity in client.subscriptions
             if client.wants(identity, event, broker.node.registry)
         }
+
+    def _near(self, start: str, links: Iterable[frozenset[str]]) -> set[str]:
+        """The brokers that events are to come to: those that are linked, and those that should be."""
+        should_be = [
+            frozenset((start, name))
+            for nodes in self._together
+            if start in nodes and self.sim.brokers[start].node is nodes[start]
+            for name, node in nodes.items()
+            if name in self.sim.brokers and self.sim.brokers[name].node is node  # not started anew since
+        ]
+        return reachable(start, [*links, *should_be])
 
     def _unconcerned(self, published: Published) -> Iterator[str]:
         sim, event = self.sim, published.event
