@@ -76,6 +76,7 @@ REQUESTS = {
         m.Unadvertise, texts, advertisements, st.lists(advertisements, max_size=2).map(tuple)
     ),
     m.DefineType: st.builds(m.DefineType, texts, event_types()),
+    m.RemoveType: st.builds(m.RemoveType, texts, texts, st.none() | texts),
     m.Interest: st.builds(m.Interest, texts, filters()),
 }
 MESSAGES = {
@@ -127,6 +128,7 @@ FRAMES = {
     w.Flow: st.builds(w.Flow, st.booleans()),
     w.TypeNews: st.builds(w.TypeNews, st.lists(event_types(), max_size=2).map(tuple)),
     w.Describe: st.builds(w.Describe, numbers),
+    w.ListSubscriptions: st.builds(w.ListSubscriptions, numbers, texts),
 }
 BATCHED = {w.Ask, w.Upload, w.Tell, w.Forward}  # their contents are decoded apart: tests of their own
 

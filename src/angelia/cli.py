@@ -29,7 +29,7 @@ _LATER: dict[str, tuple[str, str, str]] = {
     "down": ("Stop the network that is up.", "broker", "angelia.local.cli:down"),
     "publish": ("Publish an event, or those of a file or of stdin.", "", "angelia.client.cli:publish"),
     "subscribe": ("Print the events that match a filter.", "", "angelia.client.cli:subscribe"),
-    "types": ("Event types: list, show, define.", "", "angelia.client.cli:types"),
+    "types": ("Event types: list, show, define, remove.", "", "angelia.client.cli:types"),
     "lake": ("The event lake: look at it, tidy it up, fill it, replay it.", "match", "angelia.store.cli:app"),
     "pipeline": (
         "Match, replay and understand what was published, on Spark.",

@@ -59,6 +59,7 @@ __all__ = [
     "Published",
     "Reach",
     "Refusal",
+    "RemoveType",
     "Reply",
     "Request",
     "Route",
@@ -73,6 +74,8 @@ __all__ = [
     "Timer",
     "TypeDefinition",
     "TypeMessage",
+    "TypeRemoval",
+    "TypeRemoved",
     "Unadvertise",
     "Unsubscribe",
     "UnsubscribePattern",
@@ -180,6 +183,17 @@ class DefineType(_Struct, frozen=True):
     event_type: EventType
 
 
+class RemoveType(_Struct, frozen=True):
+    """Remove an event type, and end what was subscribed to and advertised of it (HERMES, Table 4.2).
+
+    `owner`: who removes it, if it has an owner.
+    """
+
+    identity: str
+    name: str
+    owner: str | None = None
+
+
 class Interest(_Struct, frozen=True):
     """Ask whether anybody may want some of what the filter matches: the reply's value (quenching)."""
 
@@ -197,6 +211,7 @@ Request = (
     | Advertise
     | Unadvertise
     | DefineType
+    | RemoveType
     | Interest
 )
 
@@ -228,9 +243,10 @@ class NotifySequence(_Struct, frozen=True):
 
 
 class TypeDefinition(_Struct, frozen=True):
-    """An event type, as a broker knows it."""
+    """An event type, as a broker knows it; or as it was, with the version of its removal."""
 
     event_type: EventType
+    is_removed: bool = False
 
 
 class Reach(_Struct, frozen=True):
@@ -330,6 +346,13 @@ class TypeMessage(_Struct, frozen=True):
     event_type: EventType
 
 
+class TypeRemoval(_Struct, frozen=True):
+    """Remove an event type at its rendezvous node. The answer: `Definitions`, or a `Refusal`."""
+
+    name: str
+    owner: str | None = None
+
+
 class Lookup(_Struct, frozen=True):
     """Which event type is it? The answer: `Definitions`; and changes are told later on, as meta-events."""
 
@@ -337,10 +360,11 @@ class Lookup(_Struct, frozen=True):
 
 
 class Definitions(_Struct, frozen=True):
-    """Event types, parents first. `replica`: the receiver is to keep them for others."""
+    """Event types, parents first; and those that are gone. `replica`: the receiver keeps them for others."""
 
     event_types: tuple[EventType, ...]
     replica: bool = False
+    removed: tuple[EventType, ...] = ()
 
 
 class Refusal(_Struct, frozen=True):
@@ -440,6 +464,7 @@ Message = (
     | Route
     | RouteReply
     | TypeMessage
+    | TypeRemoval
     | Lookup
     | Definitions
     | Refusal
@@ -564,6 +589,12 @@ class Reply(_Struct, frozen=True):
     value: bool | None = None
 
 
+class TypeRemoved(_Struct, frozen=True):
+    """An event type is gone, and what this broker's clients subscribed to and advertised of it is over."""
+
+    name: str
+
+
 class SetTimer(_Struct, frozen=True):
     """Give a `Timer` of this name after so many seconds; it replaces one of the same name. None ends it."""
 
@@ -594,4 +625,15 @@ class Measure(_Struct, frozen=True):
     address: str
 
 
-Effect = Send | Published | Deliver | DeliverSequence | Reply | SetTimer | Connect | Disconnect | Measure
+Effect = (
+    Send
+    | Published
+    | Deliver
+    | DeliverSequence
+    | Reply
+    | TypeRemoved
+    | SetTimer
+    | Connect
+    | Disconnect
+    | Measure
+)

@@ -16,7 +16,7 @@ from msgspec.msgpack import encode
 
 from angelia.errors import AngeliaError, EventTypeError, RequestError, RoutingError
 from angelia.event import Event
-from angelia.filter import Filter, check_filter
+from angelia.filter import Advertisement, Filter, check_filter
 from angelia.messages import (
     Advertise,
     By,
@@ -38,12 +38,14 @@ from angelia.messages import (
     Publish,
     PublishAll,
     Published,
+    RemoveType,
     Reply,
     Send,
     Subscribe,
     SubscribePattern,
     Timer,
     TypeDefinition,
+    TypeRemoved,
     Unadvertise,
     Unsubscribe,
     UnsubscribePattern,
@@ -109,6 +111,7 @@ class Node:
             Advertise: lambda r, now: list(self.router.advertise(Party(r.identity), r.advertisement)),
             Unadvertise: self._unadvertise,
             DefineType: self._define_type,
+            RemoveType: self._remove_type,
             Interest: lambda r, now: [],
         }
 
@@ -130,6 +133,8 @@ class Node:
                 effects += self._routed(item, item.event)
             elif isinstance(item, FromClient):
                 effects += self._from_client(item, self.router.now)
+            elif isinstance(item, TypeRemoved):
+                effects += self._type_gone(item.name)
             else:
                 effects.append(item)
         return effects
@@ -286,15 +291,18 @@ class Node:
 
     def _peer_up(self, new: PeerUp, now: float) -> list[Effect]:
         sends = self.router.peer_up(new.peer, new.master)
-        told = self.registry if self.router.floods_types else ()
-        types = [Send(new.peer, TypeDefinition(self.registry.get(name))) for name in told]
-        return [*types, *sends]
+        if not self.router.floods_types:
+            return list(sends)
+        gone = [Send(new.peer, TypeDefinition(each, True)) for each in self.registry.removed.values()]
+        types = [Send(new.peer, TypeDefinition(self.registry.get(name))) for name in self.registry]
+        return [*gone, *types, *sends]
 
     def _from_peer(self, given: FromPeer, now: float) -> list[Effect]:
         message = given.message
         if isinstance(message, TypeDefinition):
             self.router.check_peer(given.peer)
-            return self._learn_type(message.event_type, given.peer)
+            learn = self._learn_removal if message.is_removed else self._learn_type
+            return learn(message.event_type, given.peer)
         routed = self.router.receive(given.peer, message)
         return self._routed(routed, message.event if isinstance(message, Notify) else None)
 
@@ -309,7 +317,7 @@ class Node:
         known = new.name in self.registry
         self._check_room(new, known)
         (self.registry.modify if known else self.registry.add)(new, by=new.owner)
-        return self._type_known(self.registry.get(new.name), None)
+        return self._types_known((self.registry.get(new.name),), None)
 
     def _check_room(self, new: EventType, known: bool) -> None:
         """Types come from strangers, and stay for ever, at every broker."""
@@ -323,16 +331,49 @@ class Node:
     def _learn_type(self, event_type: EventType, peer: str) -> list[Effect]:
         """Take over a newer definition and pass it on; the newest version wins everywhere."""
         try:
-            is_news = self.registry.adopt(event_type)
+            news = self.registry.adopt(event_type)
         except EventTypeError as error:
             raise RoutingError(f"{peer} knows {event_type.name} otherwise: {error}") from None
-        if not is_news:
+        if not news:
             return []
-        return self._type_known(event_type, peer)
+        return self._types_known(news, peer if news == (event_type,) else None)
 
-    def _type_known(self, event_type: EventType, sender: str | None) -> list[Effect]:
-        told = [Send(peer, TypeDefinition(event_type)) for peer in self.router.peers if peer != sender]
+    def _types_known(self, event_types: Iterable[EventType], sender: str | None) -> list[Effect]:
+        told = [
+            Send(peer, TypeDefinition(each))
+            for each in event_types
+            for peer in self.router.peers
+            if peer != sender
+        ]
         return [*told, *self.router.types_changed()]
+
+    def _remove_type(self, request: RemoveType, now: float) -> list[Effect]:
+        return self._removal_known(self.registry.remove(request.name, by=request.owner), None)
+
+    def _learn_removal(self, gone: EventType, peer: str) -> list[Effect]:
+        """Take over that a type is gone, and pass it on; if it has subtypes here, pass on that it stays."""
+        if not self.registry.adopt_removal(gone):
+            return []
+        if gone.name in self.registry:
+            return self._types_known((self.registry.get(gone.name),), None)
+        return self._removal_known(gone, peer)
+
+    def _removal_known(self, gone: EventType, sender: str | None) -> list[Effect]:
+        told = [Send(peer, TypeDefinition(gone, True)) for peer in self.router.peers if peer != sender]
+        return [*self._type_gone(gone.name), *told, *self.router.types_changed()]
+
+    def _type_gone(self, name: str) -> list[Effect]:
+        """End what local parties want and offer of a type, and of nothing else."""
+        wanted, offered = Filter.of_type(name), Advertisement(None, name)
+        self.router.by = By.BOTH
+        effects: list[Effect] = []
+        for party in map(Party, self._clients):
+            for pattern in self.router.monitors.of(party):
+                if any(wanted.covers(item) for item in pattern.filters):
+                    effects += self.router.unsubscribe_pattern(party, pattern)
+            effects += self.router.unsubscribe(party, wanted)
+            effects += self.router.unadvertise(party, offered)
+        return [*effects, TypeRemoved(name)]
 
 
 def _made(router: type[Router], name: str, registry: TypeRegistry, options: Mapping[str, Any]) -> Router:

@@ -177,9 +177,10 @@ class Flow(_Frame, frozen=True):
 
 
 class TypeNews(_Frame, frozen=True):
-    """Event types that a client did not know, or not as they are now."""
+    """Event types that a client did not know, or not as they are now; and the names of those gone."""
 
     event_types: tuple[EventType, ...]
+    removed: tuple[str, ...] = ()
 
 
 class Forward(_Frame, frozen=True):

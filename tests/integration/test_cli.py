@@ -207,6 +207,9 @@ def test_types_are_defined_listed_shown_and_enforced(network, tmp_path):
     refused = error("publish", "item=x", "price=dear", "--type=cli.Sale", "-b", network[0])
     assert "price" in refused
     assert "cli.Nothing" in error("types", "show", "cli.Nothing", "-b", network[0])
+    assert run("types", "remove", "cli.Sale", "-b", network[0]).stdout == "cli.Sale is removed\n"
+    assert "cli.Sale" not in run("types", "list", "-b", network[0]).stdout
+    assert "unknown event type 'cli.Sale'" in error("types", "remove", "cli.Sale", "-b", network[0])
 
 
 def test_explain_tells_which_constraint_failed(tmp_path):

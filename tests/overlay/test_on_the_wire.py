@@ -27,6 +27,7 @@ from angelia.messages import (
     RouteReply,
     SubscriptionMessage,
     TypeMessage,
+    TypeRemoval,
 )
 from angelia.overlay import key_of
 from angelia.wire import Frames, decode, encode
@@ -43,6 +44,7 @@ MESSAGES = [
     Heartbeat(asks=True),
     Farewell(),
     Route(key_of("Quote"), ME, Lookup("Quote"), 3, 2),
+    Route(key_of("Quote"), ME, TypeRemoval("Quote", "owner"), 4, 2),
     Route(key_of("news"), ME, Multicast("news", NOTE)),
     RouteReply(3, Definitions((QUOTE,), replica=True)),
     RouteReply(3, Refusal("no")),

@@ -41,3 +41,59 @@ def test_what_cannot_be_adopted_is_refused_and_changes_nothing():
     with pytest.raises(EventTypeError, match="parent"):
         registry.adopt(EventType("B", {}, parent="nowhere", version=9))
     assert registry.get("B").version == 1
+
+
+# ---------------------------------------------------------------- removals
+
+
+def registries(*event_types):
+    return TypeRegistry(event_types), TypeRegistry(event_types)
+
+
+def test_a_removal_is_taken_over_and_no_old_copy_brings_the_type_back():
+    old = EventType("A", {"x": "integer"})
+    one, other = registries(old)
+    gone = one.remove("A")
+    assert other.adopt_removal(gone)
+    assert not other.adopt_removal(gone), "it is no news twice"
+    assert "A" not in other
+    assert not other.adopt(old)
+    assert not one.adopt(old)
+    assert list(other.removed) == ["A"]
+
+
+def test_a_removal_may_come_before_the_type_that_it_removes():
+    old = EventType("A", {"x": "integer"})
+    one, late = TypeRegistry([old]), TypeRegistry()
+    assert late.adopt_removal(one.remove("A"))
+    assert not late.adopt(old)
+    assert "A" not in late
+
+
+def test_a_type_that_is_added_again_is_newer_than_its_removal():
+    one, other = registries(EventType("A", {"x": "integer"}))
+    other.adopt_removal(one.remove("A"))
+    again = one.add(EventType("A", {"y": "string"}))
+    assert other.adopt(again) == (again,)
+    assert other.get("A").attributes.keys() == {"y"}
+    assert not other.removed
+
+
+def test_a_change_that_is_newer_than_a_removal_wins():
+    one, other = registries(EventType("A", {"x": "integer"}))
+    for optional in ("y", "z"):
+        known = other.get("A").attributes
+        other.modify(EventType("A", {**known, optional: "string?"}))
+    assert not other.adopt_removal(one.remove("A"))
+    assert one.adopt(other.get("A"))
+    assert one.get("A") == other.get("A")
+
+
+def test_a_type_that_is_removed_while_a_subtype_is_added_comes_back_everywhere():
+    one, other = registries(EventType("Top", {}), EventType("A", {"x": "integer"}, parent="Top"))
+    below = other.add(EventType("B", {}, parent="A"))
+    gone = one.remove("A")
+    assert other.adopt_removal(gone), "it stays, and that is to be told"
+    assert one.adopt(below) == (one.get("A"), below)
+    assert other.get("A") == one.get("A"), "both have brought it back, and agree"
+    assert one.is_subtype("B", "Top")

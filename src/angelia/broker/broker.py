@@ -37,14 +37,12 @@ from angelia.event import Event
 from angelia.messages import (
     ClientDown,
     Connect,
-    DefineType,
     Deliver,
     DeliverSequence,
     Disconnect,
     Effect,
     Forwarded,
     FromClient,
-    FromPeer,
     Input,
     Leave,
     Measure,
@@ -56,10 +54,10 @@ from angelia.messages import (
     Reply,
     Send,
     SetTimer,
-    TypeDefinition,
+    TypeRemoved,
 )
 from angelia.node import Node
-from angelia.types import TypeRegistry
+from angelia.types import EventType, TypeRegistry
 from angelia.wire import VERSION, Hello, Welcome, decode, encode_event
 
 if TYPE_CHECKING:
@@ -114,6 +112,8 @@ class Broker:
         self.metrics = Metrics()
         self.keeper: Keeper | None = None
         self.state: State | None = None
+        self._types_told: dict[str, EventType] = {}
+        self._types_version = 0
         self.node: Node
         self.core: Core
         self.loop: asyncio.AbstractEventLoop
@@ -156,6 +156,7 @@ class Broker:
         if settings.state is not None:
             self.state = State(settings.state)
             self.state.restore_types(self.node.registry)
+            self._types_told = {name: self.node.registry.get(name) for name in self.node.registry}
         self._errands = Errands(self)
         self.core = Core(_Inside(self), self.clock)
         status.add_gauges(self)
@@ -475,7 +476,7 @@ class Broker:
             else:
                 inside += self._perform_rarer(effect)
         self._count(given, out, went)
-        self._notice(given)
+        self._tell_types()
         return inside
 
     def _count(self, given: Input, out: list[str | None], went: Mapping[int, str | None]) -> None:
@@ -502,6 +503,10 @@ class Broker:
             if self.keeper is not None:
                 self.keeper.append(effect.events)
             return []
+        if isinstance(effect, TypeRemoved):
+            for each in self.clients.values():
+                each.tell_removed(effect.name)
+            return [effect]
         session = self.clients.get(effect.client) if not isinstance(effect, Send) else None
         if session is None:
             return [effect]
@@ -512,16 +517,19 @@ class Broker:
             self.delivered += 1
         return []
 
-    def _notice(self, given: Input) -> None:
-        """What follows from an input that the node knows nothing of."""
-        match given:
-            case FromPeer(_, TypeDefinition(event_type)) | FromClient(_, DefineType(_, event_type)):
-                name = event_type.name
-                if name in self.node.registry:
-                    if self.state is not None:
-                        self.state.keep_type(self.node.registry.get(name))
-                    for session in self.clients.values():
-                        session.tell_types((self.node.registry.get(name),))
+    def _tell_types(self) -> None:
+        """Tell clients of event types that are new, or not as they were."""
+        registry = self.node.registry
+        if registry.version == self._types_version:
+            return
+        self._types_version = registry.version
+        known = {name: registry.get(name) for name in registry}
+        news = tuple(each for name, each in known.items() if self._types_told.get(name) != each)
+        if self.state is not None:
+            self.state.keep_types(news, self._types_told.keys() - known.keys())
+        self._types_told = known
+        for session in self.clients.values():
+            session.tell_types(news)
 
     # ------------------------------------------------ the slow
 

@@ -342,6 +342,10 @@ class ClientSession:
         for start in range(0, len(event_types), _TYPES):
             self._send(TypeNews(event_types[start : start + _TYPES]))
 
+    def tell_removed(self, event_type: str) -> None:
+        """Tell that an event type is gone."""
+        self._send(TypeNews((), (event_type,)))
+
     # ------------------------------------------------ its queue
 
     @property

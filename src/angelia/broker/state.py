@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -75,7 +75,6 @@ class State:
             raise BrokerError(f"cannot keep state in {self.file}: {_told(error)}") from None
         except sqlite3.DatabaseError as error:
             raise self._damaged(str(error)) from None
-        self._types: dict[str, EventType] = {}  # as they were kept last
         self._writer = ThreadPoolExecutor(1, "state")
 
     def _open(self, directory: Path) -> sqlite3.Connection:
@@ -107,7 +106,6 @@ class State:
     def restore_types(self, registry: TypeRegistry) -> None:
         """Add the event types that were kept to those that a registry knows."""
         for event_type in self._read("SELECT definition FROM types ORDER BY rowid", EventType):
-            self._types[event_type.name] = event_type
             try:
                 registry.adopt(event_type)
             except EventTypeError as error:
@@ -134,18 +132,19 @@ class State:
         """Forget a subscription; a `BrokerError` if that cannot be."""
         await self._write("DELETE FROM webhooks WHERE id = ?", identity)
 
-    def keep_type(self, event_type: EventType) -> None:
-        """Keep a definition as it is now, soon; the log tells if that cannot be."""
-        if self._types.get(event_type.name) == event_type:
-            return
-        self._types[event_type.name] = event_type
+    def keep_types(self, news: Iterable[EventType], gone: Iterable[str]) -> None:
+        """Keep definitions as they are now, and forget others, soon; the log tells if that cannot be."""
+        for event_type in news:
+            self._soon(event_type.name, _KEEP["types"], event_type.name, msgspec.json.encode(event_type))
+        for name in gone:
+            self._soon(name, "DELETE FROM types WHERE name = ?", name)
 
+    def _soon(self, name: str, statement: str, *values: object) -> None:
         def written(done: Future[None]) -> None:
             if (error := done.exception()) is not None:
-                log.error("the event type %s is not kept: %s", event_type.name, error)
+                log.error("what became of the event type %s is not kept: %s", name, error)
 
-        given = event_type.name, msgspec.json.encode(event_type)
-        self._writer.submit(self._execute, _KEEP["types"], *given).add_done_callback(written)
+        self._writer.submit(self._execute, statement, *values).add_done_callback(written)
 
     async def _write(self, statement: str, *values: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._writer, self._execute, statement, *values)

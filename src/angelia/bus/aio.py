@@ -310,6 +310,10 @@ class Client:
         """Add an event type (a class with its ancestors), or change it in a compatible way."""
         self._session.define(event_type)
 
+    async def remove_type(self, name: str, owner: str | None = None) -> None:
+        """Remove an event type, with all subscriptions and advertisements of it; its owner alone may."""
+        self._session.remove_type(name, owner)
+
     async def interest(self, filter: str | Filter | type[Any]) -> bool:  # noqa: A002
         """Whether anybody has subscribed to something that this filter may match."""
         return bool(self._session.interest(filter))

@@ -15,10 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from angelia.bus.history import LakeSync, open_lake
 from angelia.bus.mailbox import Ticket
-from angelia.bus.party import Item, Party, SubscriptionStats
+from angelia.bus.party import Item, Party, SubscriptionStats, removed_type
 from angelia.bus.session import Session
 from angelia.errors import ClosedError, RequestError
-from angelia.messages import Deliver, DeliverSequence, Effect, FromClient, Input, Published, Reply, Request
+from angelia.messages import (
+    Deliver,
+    DeliverSequence,
+    Effect,
+    FromClient,
+    Input,
+    Published,
+    Reply,
+    Request,
+    TypeRemoved,
+)
 from angelia.node import Node
 
 if TYPE_CHECKING:
@@ -138,6 +148,8 @@ class Core:
                 wanted += [((place, party.age), party, item) for party in parties]
         wanted.sort(key=itemgetter(0))  # event by event, and the oldest subscription first
         tickets = []
+        for name in [effect.name for effect in effects if isinstance(effect, TypeRemoved)]:
+            self._end_parties(name)
         for _, party, item in wanted:
             ticket = party.mailbox.put(item)
             if ticket is not None:
@@ -145,6 +157,12 @@ class Core:
             if not party.mailbox.is_open:  # by its policy, just now
                 party.session.unsubscribe(party)
         return tickets
+
+    def _end_parties(self, event_type: str) -> None:
+        """An event type is gone: its brokers have ended what was subscribed to of it."""
+        for party in [party for party in self.parties.values() if party.is_of(event_type)]:
+            self.forget(party)
+            party.mailbox.fail(removed_type(event_type))
 
     # ------------------------------------------------ subscriptions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from angelia.bus.history import CHUNK
 from angelia.bus.mailbox import Mailbox, Policy
-from angelia.errors import AngeliaError, RequestError
+from angelia.errors import AngeliaError, EventTypeError, RequestError
 from angelia.event import Event
 from angelia.filter import Filter
 from angelia.pattern import Pattern
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from angelia.bus.session import Requests
     from angelia.store.seam import CatchUp
 
-__all__ = ["Handle", "Item", "Party", "SubscriptionStats", "Wanted", "log"]
+__all__ = ["Handle", "Item", "Party", "SubscriptionStats", "Wanted", "log", "removed_type"]
 
 T = TypeVar("T")
 
@@ -42,6 +42,11 @@ class SubscriptionStats:
     received: int
     dropped: int
     failed: int
+
+
+def removed_type(name: str) -> EventTypeError:
+    """Why the subscriptions of a type are over."""
+    return EventTypeError(f"the event type {name} was removed, and with it what was subscribed to of it")
 
 
 class Party(Generic[T]):
@@ -67,6 +72,12 @@ class Party(Generic[T]):
         if self._class is None or isinstance(item, tuple):
             return item  # type: ignore[return-value] # T is Item where no class is asked for
         return from_event(self._class, item, self.session.registry)
+
+    def is_of(self, event_type: str) -> bool:
+        """Whether nothing comes of this if there are no events of a type."""
+        filters = self.filter.filters if isinstance(self.filter, Pattern) else (self.filter,)
+        wanted = Filter.of_type(event_type)
+        return any(wanted.covers(item) for item in filters)
 
     def take_all(self) -> list[T]:
         """All that is in the queue."""

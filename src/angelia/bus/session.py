@@ -19,6 +19,7 @@ from angelia.messages import (
     DefineType,
     Interest,
     PublishAll,
+    RemoveType,
     Request,
     Subscribe,
     SubscribePattern,
@@ -131,6 +132,11 @@ class Requests(ABC):
         self._check_open()
         types = [what] if isinstance(what, EventType) else map(type_of, event_classes(what))
         return [self._request(DefineType(self.name, event_type)) for event_type in types]
+
+    def remove_type(self, name: str, owner: str | None = None) -> Any:
+        """Remove an event type; what anybody has subscribed to and advertised of it is over."""
+        self._check_open()
+        return self._request(RemoveType(self.name, name, owner))
 
     def _introduce(self, cls: type[Any]) -> None:
         """Define the types of a class that are not known yet. Those that are may have grown since."""

@@ -270,6 +270,11 @@ class SyncClient:
         with self._shared.lock:
             self._session.define(event_type)
 
+    def remove_type(self, name: str, owner: str | None = None) -> None:
+        """Remove an event type, with all subscriptions and advertisements of it; its owner alone may."""
+        with self._shared.lock:
+            self._session.remove_type(name, owner)
+
     def interest(self, filter: str | Filter | type[Any]) -> bool:  # noqa: A002
         """Whether anybody has subscribed to something that this filter may match."""
         with self._shared.lock:

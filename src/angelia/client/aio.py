@@ -241,6 +241,10 @@ class RemoteClient(Client):
         for answer in self._session.define(event_type):
             await _within(self._session, answer)
 
+    async def remove_type(self, name: str, owner: str | None = None) -> None:
+        """Remove an event type, with all subscriptions and advertisements of it; its owner alone may."""
+        await _within(self._session, self._session.remove_type(name, owner))
+
     async def interest(self, filter: str | Filter | type[Any]) -> bool:  # noqa: A002
         """Whether anybody may want something that this filter matches, as far as the broker knows."""
         return bool(await _within(self._session, self._session.interest(filter)))

@@ -23,6 +23,7 @@ from rich.table import Table
 from angelia.client.aio import RemoteClient, connect
 from angelia.errors import AngeliaError, EventError, RequestError
 from angelia.event import Event, format_timestamp, parse_timestamp
+from angelia.filter import Filter
 from angelia.types import EventType
 from angelia.types.schema import from_json_schema, to_json_schema
 
@@ -39,7 +40,7 @@ Ca = Annotated[
 
 _CHUNK, _CHUNK_BYTES = 512, 200_000  # in a batch, at most
 
-types = typer.Typer(help="Event types: list, show, define.", no_args_is_help=True)
+types = typer.Typer(help="Event types: list, show, define, remove.", no_args_is_help=True)
 
 
 # ---------------------------------------------------------------- publish
@@ -375,6 +376,8 @@ def _show_type(
     """Print an event type as JSON Schema."""
 
     async def run(bus: RemoteClient) -> None:
+        await bus.interest(Filter.of_type(name))  # a broker of Hermes asks for a type when it is named,
+        await bus.interest("true")  # and tells it after its answer
         typer.echo(json.dumps(to_json_schema(bus.registry.get(name), bus.registry), indent=2))
 
     asyncio.run(_with_bus(run, broker, token, ca))
@@ -402,6 +405,23 @@ def _define_type(
 
     asyncio.run(_with_bus(run, broker, token, ca))
     typer.echo(f"{new.name} is defined")
+
+
+@types.command("remove")
+def _remove_type(
+    name: Annotated[str, typer.Argument(help="The name of a type.")],
+    owner: Annotated[str | None, typer.Option(help="Who removes it, if the type has an owner.")] = None,
+    broker: Broker = None,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Remove an event type; what anybody has subscribed to and advertised of it is over."""
+
+    async def run(bus: RemoteClient) -> None:
+        await bus.remove_type(name, owner)
+
+    asyncio.run(_with_bus(run, broker, token, ca))
+    typer.echo(f"{name} is removed")
 
 
 async def _with_bus(run: Any, brokers: list[str] | None, token: str | None, ca: Path | None) -> None:

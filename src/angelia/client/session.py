@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from angelia.bus.mailbox import Ticket
-from angelia.bus.party import Item, Party
+from angelia.bus.party import Item, Party, removed_type
 from angelia.bus.session import Requests, subscription
 from angelia.client.uplink import Done, Options, Uplink, refusal
 from angelia.errors import AngeliaError, ClosedError, EventTypeError, RequestError
@@ -209,6 +209,20 @@ class RemoteSession(Requests):
         with self._lock:
             for event_type in event_types:
                 self._learn(event_type)
+
+    def on_type_removed(self, name: str) -> None:
+        """An event type is gone: what was subscribed to and advertised of it is over."""
+        with self._lock:
+            if name in self.registry:
+                self.registry.adopt_removal(self.registry.get(name))
+            self._defined.pop(name, None)
+            offered = Advertisement(None, name)
+            for one in [one for one in self._advertisements if offered.covers(one)]:
+                del self._advertisements[one]
+            for number, party in list(self._parties.items()):
+                if party.is_of(name):
+                    del self._parties[number]
+                    party.mailbox.fail(removed_type(name))
 
     def standing(self) -> Iterable[Request]:
         """Types, advertisements and subscriptions, for a broker that knows nothing of them."""

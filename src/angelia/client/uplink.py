@@ -86,6 +86,9 @@ class Listener(Protocol):
     def on_sequence(self, numbers: tuple[int, ...], events: tuple[Event, ...]) -> None:
         """Events that match a pattern."""
 
+    def on_type_removed(self, name: str) -> None:
+        """An event type is gone."""
+
     def on_types(self, event_types: tuple[EventType, ...]) -> None:
         """Event types that are news."""
 
@@ -425,6 +428,8 @@ class Uplink:
                 self.listener.on_sequence(frame.numbers, frame.events)
             elif kind is TypeNews:
                 self.listener.on_types(frame.event_types)
+                for name in frame.removed:
+                    self.listener.on_type_removed(name)
             elif kind is Dropped:
                 self._dropped(frame.count)
             elif kind is Bye:

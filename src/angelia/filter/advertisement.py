@@ -113,7 +113,11 @@ class Advertisement:
         return any(self._meets(wanted, registry) for wanted in subscription.conjunctions)
 
     def _meets(self, wanted: Conjunction, registry: TypeRegistry | None) -> bool:
-        types = wanted.types | {self.type} if self.type is not None else wanted.types
+        mine = self.type
+        for other in wanted.types:  # of most, that is all there is to ask
+            if mine is not None and not (is_a(mine, other, registry) or is_a(other, mine, registry)):
+                return False
+        types = wanted.types | {mine} if mine is not None else wanted.types
         if not Conjunction(types=types, not_types=wanted.not_types).is_possible(registry):
             return False
         return all(

@@ -139,7 +139,9 @@ class Spans:
         """Of some intervals that all contain another, or lie within it: one whose end is near to its end."""
         low, high = span
         if upper:
-            return self._highs.first((high, -1), among) if outside else self._highs.last((high, _AFTER), among)
+            return (
+                self._highs.first((high, -1), among) if outside else self._highs.last((high, _AFTER), among)
+            )
         return self._lows.last((low, _AFTER), among) if outside else self._lows.first((low, -1), among)
 
     def __len__(self) -> int:

@@ -8,7 +8,9 @@ of several nodes for a place in the routing table the nearest is chosen, the nex
 
 Nodes beat to all that they know, and take for dead who has not been heard of for a while, or whom
 they cannot be linked with. Who loses a member of its leaf set exchanges contacts with the others, as
-leaf sets do at every beat, so that they are right again whatever happened at the same time.
+leaf sets do at every beat, so that they are right again whatever happened at the same time. Of those who
+were lost without a farewell some are remembered and sought, one a beat: when a network was parted and is
+whole again, each joins the others' ring through the first that it finds.
 
 Effects go to an outbox that is shared with the router. Links are made when there is something to say.
 """
@@ -43,6 +45,7 @@ __all__ = ["Application", "Pan", "PanSettings"]
 
 MAX_CONTACTS = 4096  # in one message; they come from strangers
 MAX_HOPS = 64
+MAX_LOST = 32  # nodes that are sought
 
 _BEAT = "heartbeat"
 _REQUEST = "request "
@@ -122,6 +125,8 @@ class Pan:
         self.version = 0  # grows with each change of the tables
         self._measuring: dict[str, Contact] = {}
         self._failed: dict[str, float] = {}
+        self._lost: dict[str, Contact] = {}  # who may be back some day; the next to be sought is first
+        self._seeking: dict[str, Contact] = {}
         self._heard: dict[str, float] = {}
         self._waiting: dict[str, list[Message]] = {}  # for a link that was asked for
         self._told: tuple[Contact, ...] = ()  # the leaf set, as others know it
@@ -136,7 +141,7 @@ class Pan:
             Join: self._on_join,
             Contacts: self._on_contacts,
             Heartbeat: self._on_heartbeat,
-            Farewell: lambda peer, _: self.fail(peer),
+            Farewell: self._on_farewell,
             Route: lambda peer, routed: self._pass_on(routed, peer),
             RouteReply: lambda peer, answer: self._on_answer(answer),
         }
@@ -284,8 +289,11 @@ class Pan:
 
     def measured(self, peer: str, proximity: float | None) -> None:
         """How near a node is."""
-        contact = self._measuring.pop(peer, None)
+        sought = self._seeking.pop(peer, None)
+        contact = self._measuring.pop(peer, None) or sought
         if contact is not None and proximity is not None:
+            if peer in self._lost:
+                self._find(contact)
             self._insert(contact, proximity)
         elif contact is not None:
             self._failed[peer] = self._clock()
@@ -349,6 +357,13 @@ class Pan:
                 self._measuring[name] = contact
                 self._out.append(Measure(name, contact.address))
 
+    def _find(self, contact: Contact) -> None:
+        """Who was lost is there, perhaps with others who have gone on without this node: join them."""
+        del self._lost[contact.name]
+        self._failed.pop(contact.name, None)
+        self._is_joining = True
+        self.send(contact, Join(self.me))
+
     def _insert(self, contact: Contact, proximity: float) -> None:
         self.proximity[contact.name] = proximity
         places = (
@@ -371,6 +386,9 @@ class Pan:
         self.proximity.pop(name, None)
         contact = self.known.get(name)
         if contact is not None:
+            self._lost[name] = contact
+            if len(self._lost) > MAX_LOST:
+                del self._lost[next(iter(self._lost))]
             self._must_repair |= self.leaf_set.remove(name)
             row = self.table.remove(contact)
             self.neighbourhood.remove(name)
@@ -409,6 +427,10 @@ class Pan:
 
     # ------------------------------------------------ heartbeats
 
+    def _on_farewell(self, peer: str, message: Farewell) -> None:
+        self.fail(peer)
+        self._lost.pop(peer, None)
+
     def _on_heartbeat(self, peer: str, message: Heartbeat) -> None:
         if message.asks:
             self._transmit(peer, Heartbeat())
@@ -432,9 +454,18 @@ class Pan:
             self.send(contact, Contacts(self.me, self.leaf_set.members, asks=True))
         if not self.known and self._peers:
             self.join(next(iter(self._peers)))  # the first attempt was lost
+        self._seek()
         forgotten = now - 4 * beat * self.settings.patience
         self._failed = {name: when for name, when in self._failed.items() if when > forgotten}
         self._out.append(SetTimer(_BEAT, beat))
+
+    def _seek(self) -> None:
+        """Look whether one of the lost is there again; each in its turn."""
+        name = next((name for name in self._lost if name not in self._seeking), None)
+        if name is not None:
+            contact = self._seeking[name] = self._lost.pop(name)
+            self._lost[name] = contact
+            self._out.append(Measure(name, contact.address))
 
     def is_idle(self, peer: str) -> bool:
         """Whether nobody seems to need a link: the peer is in no table, and has been silent for a while."""

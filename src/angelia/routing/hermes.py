@@ -393,9 +393,12 @@ class Hermes(OverlayRouter):
 
     # ------------------------------------------------ types
 
-    def _types_learned(self) -> None:
-        """Types are known that were not: trees may have other trees above them, and events have waited."""
-        self._place_all()
+    def _types_learned(self, names: Iterable[str]) -> None:
+        """Types are known (or a name is none): trees may have others above them, and events have waited."""
+        concerned = set(names)
+        for tree in [tree for tree in self.trees.values() if tree.type in concerned] if concerned else ():
+            if self._place(tree):
+                self._ways_changed(tree)
         for name in [name for name in self._held if self.repository.is_settled(name)]:
             for notification, by in self._held.pop(name):
                 self._hand_out(notification, by)

@@ -37,6 +37,7 @@ __all__ = ["Kind", "Table", "Tree", "bridge", "is_bridge", "relaxed", "untyped"]
 F = TypeVar("F", bound=Coverable)
 Entry = tuple[frozenset[Interface], frozenset[str]]
 
+_FEW = 8  # filters that are matched one by one: most trees have no more, and brokers have many trees
 _MARK = "\0"  # no broker has it in its name
 
 
@@ -67,17 +68,30 @@ class Table(Generic[F]):
         is_bridged: bool,
         make_poset: Callable[[], Poset[F]],
         neighbours: Callable[[F], Iterable[str]],
-        interests: Interests | None = None,
+        registry: TypeRegistry | None = None,
     ) -> None:
         self.kind = kind
         self.is_bridged = is_bridged  # whether it is of what came from replicas
         self.entries = Forwarding(make_poset, neighbours, not_on_any_spanning_tree)
         self.leases: dict[str, dict[F, float]] = {}  # by peer
-        self._interests = interests
+        self._registry = registry  # of filters; advertisements are not matched
+        self._interests: Interests | None = None  # an index, when they have become many
 
     def interested(self, event: Event) -> set[Interface]:
         """Who asked for something that matches."""
-        return set() if self._interests is None else self._interests.interested(event)
+        if self._registry is None:
+            return set()
+        if self._interests is None and len(self.entries.poset) > _FEW:
+            self._interests = Interests(self._registry)
+            self._interests.reset(self.entries.pairs())  # type: ignore[arg-type] # a table of filters
+        if self._interests is not None:
+            return self._interests.interested(event)
+        wanted = (
+            item
+            for item in self.entries.poset
+            if item.matches(event, self._registry)  # type: ignore[attr-defined] # as above
+        )
+        return set[Interface]().union(*map(self.entries.subscribers, wanted))
 
     def add(self, who: Interface, item: F, until: float) -> list[Change[F]]:
         """Somebody asks for something, or advertises it, until a time."""
@@ -164,8 +178,7 @@ class Tree:
         ways = partial(self._ways, kind, is_bridged)
         if kind is Kind.ADVERTISEMENT:
             return Table(kind, is_bridged, lambda: advertisement_poset(self._registry), ways)
-        interests = Interests(self._registry)
-        return Table(kind, is_bridged, lambda: subscription_poset(self._registry), ways, interests)
+        return Table(kind, is_bridged, lambda: subscription_poset(self._registry), ways, self._registry)
 
     # ------------------------------------------------ neighbours
 

@@ -2,7 +2,7 @@
 
 - An event published while the routing is at rest goes to exactly the parties, in the same connected
   part of the network, that have a matching subscription: what event flooding with filtering at the
-  edge would do.
+  edge would do. Brokers of an overlay that was parted and healed must have found each other by then.
 - Always: nothing comes twice to a party, and nothing that does not match what the party has asked
   for at that moment.
 - While the routing changes: no loss for the subscriptions that the change does not concern. Those are
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from angelia.event import Event
 from angelia.filter import Advertisement, Filter
+from angelia.node import Node
 from angelia.sim.clients import Client
 from angelia.sim.engine import Delivery, SequenceDelivery, Simulation
 from angelia.sim.errors import Violation
@@ -50,6 +51,7 @@ class Checker:
         self._published: dict[str, Published] = {}
         self._got: dict[str, set[str]] = {}
         self.sequences = Sequences(sim.routing in EXACT)
+        self._together: list[dict[str, Node]] = []  # nodes of an overlay that must find each other again
         self.begin()
 
     # ------------------------------------------------ what happens
@@ -79,6 +81,15 @@ class Checker:
     def link_changes(self, *ends: tuple[str, str]) -> None:
         """Links go down, come up, or are new."""
         self._touched.update(frozenset(pair) for pair in ends)
+
+    def divides(self) -> None:
+        """An overlay is about to be parted; it is healed before the next verdict."""
+        links = [frozenset((link.a, link.b)) for link in self.sim.links if link.is_up]
+        parts = {frozenset(reachable(name, links)) for name in self.sim.brokers}
+        self._together = [
+            {name: node for name in part if (node := self.sim.brokers[name].node) is not None}
+            for part in parts
+        ]
 
     def concerns(self, client: Client) -> None:
         """What a client has asked for is lost, or asked for anew.
@@ -173,8 +184,17 @@ class Checker:
         }
 
     def near(self, broker: str) -> set[str]:
-        """The brokers that are connected with one, over others or not, and itself."""
-        return reachable(broker, (frozenset((link.a, link.b)) for link in self.sim.links if link.is_up))
+        """A broker, those that it is linked with, over others or not, and those that it should be."""
+        brokers = self.sim.brokers
+        linked = [frozenset((link.a, link.b)) for link in self.sim.links if link.is_up]
+        should_be = [
+            frozenset((broker, name))
+            for nodes in self._together
+            if broker in nodes and brokers[broker].node is nodes[broker]
+            for name, node in nodes.items()
+            if name in brokers and brokers[name].node is node  # not started anew since
+        ]
+        return reachable(broker, [*linked, *should_be])
 
     def _unconcerned(self, published: Published) -> Iterator[str]:
         sim, event = self.sim, published.event

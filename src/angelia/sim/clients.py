@@ -40,6 +40,12 @@ class Client:
                 kept = [a for a in self.advertisements.get(who, ()) if not cancel_all.covers(a, registry)]
                 self.advertisements[who] = kept
 
+    def lose(self, event_type: str, registry: TypeRegistry) -> None:
+        """An event type was removed: what was asked for and advertised of it does not stand."""
+        for who in {*self.subscriptions, *self.advertisements}:
+            self.note(Unsubscribe(who, Filter.of_type(event_type)), registry)
+            self.note(Unadvertise(who, Advertisement(None, event_type)), registry)
+
     def forget(self) -> None:
         """Nothing stands any more: the broker was restarted, and the client does not ask again."""
         self.subscriptions.clear()

@@ -44,6 +44,7 @@ from angelia.messages import (
     Send,
     SetTimer,
     Timer,
+    TypeRemoved,
 )
 from angelia.node import Node
 from angelia.sim.clients import Client
@@ -140,6 +141,7 @@ class Simulation:
         self.links: list[Link] = []
         self.messages = 0  # how many have arrived
         self.refusals: list[Refusal] = []
+        self.islands: list[frozenset[str]] = []  # brokers that cannot be linked with the others
         self._physical = physical
         self._bandwidth = bandwidth
         self._journal = journal
@@ -177,9 +179,7 @@ class Simulation:
         """A broker leaves for good: its links go down and are gone."""
         broker = self.broker(name)
         for link in list(broker.links.values()):
-            self.cut(link)
-            self.links.remove(link)
-            del self.brokers[link.a].links[link.b], self.brokers[link.b].links[link.a]
+            self.drop(link)
         del self.brokers[name]
         broker.node = None
         self._note("fault", name, "", "leave", self._next(), "")
@@ -359,10 +359,19 @@ class Simulation:
         link.is_cut = True
         self.settle(link)
 
+    def drop(self, link: Link) -> None:
+        """Take a link away, for good."""
+        self.cut(link)
+        self.links.remove(link)
+        del self.brokers[link.a].links[link.b], self.brokers[link.b].links[link.a]
+
     def restore(self, link: Link) -> None:
         """Restore a link that was cut."""
         link.is_cut = False
         self.settle(link)
+
+    def _is_parted(self, a: str, b: str) -> bool:
+        return any((a in island) != (b in island) for island in self.islands)
 
     def set_channels(self, link: Link, name: str, value: float) -> None:
         """Set a property of both channels of a link: delay, bandwidth, duplicate or reorder."""
@@ -374,7 +383,8 @@ class Simulation:
     def settle(self, link: Link) -> None:
         """Bring a link up, or down, as its ends are and as it is cut or not."""
         ends = self.brokers[link.a], self.brokers[link.b]
-        up = not link.is_cut and all(end.node is not None for end in ends)
+        parted = link.is_cut or self._is_parted(link.a, link.b)
+        up = not parted and all(end.node is not None for end in ends)
         if up == link.is_up:
             return
         link.is_up = up
@@ -446,6 +456,8 @@ class Simulation:
                     self._on_sequence(SequenceDelivery(self.now, who, effect.identities, effect.events))
             elif type(effect) is Reply:
                 self._replied(broker, effect)
+            elif type(effect) is TypeRemoved:
+                self._type_removed(broker, effect.name)
             elif type(effect) is SetTimer:
                 self._set_timer(broker, effect)
             elif type(effect) is Measure:
@@ -454,6 +466,13 @@ class Simulation:
                 self._connect(broker, effect.peer)
             elif type(effect) is Disconnect:
                 self._disconnect(broker, effect.peer)
+
+    def _type_removed(self, broker: Broker, name: str) -> None:
+        """What the clients of a broker had of a type is over."""
+        assert broker.node is not None
+        for client in self.clients.values():
+            if client.broker == broker.name:
+                client.lose(name, broker.node.registry)
 
     # ------------------------------------------------ what overlays ask for
 
@@ -488,7 +507,8 @@ class Simulation:
             self._later(broker, _NEAR.latency, Measured(peer, None))
             return
         latency = self._between(broker, other).latency if link is None else link.channels[0].latency
-        there = other.node is not None and not other.is_hung and not (link is not None and link.is_cut)
+        parted = self._is_parted(broker.name, peer) or (link is not None and link.is_cut)
+        there = other.node is not None and not other.is_hung and not parted
         self._later(broker, 2 * latency, Measured(peer, 2 * latency if there else None))
 
     def _connect(self, broker: Broker, peer: str) -> None:
@@ -515,9 +535,7 @@ class Simulation:
         """Take a link away that a broker no longer needs."""
         link = broker.links.get(peer)
         if link is not None:
-            self.cut(link)
-            self.links.remove(link)
-            del self.brokers[link.a].links[link.b], self.brokers[link.b].links[link.a]
+            self.drop(link)
 
     def _send(self, broker: Broker, peer: str, message: Message, cause: int, hops: int) -> None:
         channel = broker.channels.get(peer)

@@ -7,12 +7,15 @@
 | `Hang("b1")`                     | `hang b1`                | it is silent, though its links stay up    |
 | `Cut("b1", "b2")`                | `cut b1 b2`              | the link goes down                        |
 | `Restore("b1", "b2")`            | `restore b1 b2`          | and comes up again                        |
-| `Partition(("b1", "b2"))`        | `partition b1 b2`        | all links to the other brokers are cut    |
+| `Partition(("b1", "b2"))`        | `partition b1 b2`        | all links to the other brokers are cut*   |
 | `Heal()`                         | `heal`                   | all links that were cut come up again     |
 | `Delay("b1", "b2", 0.5)`         | `delay b1 b2 0.5`        | messages take so many seconds longer      |
 | `Slow("b1", "b2", 10000)`        | `slow b1 b2 10000`       | bytes a second that pass; others wait     |
 | `Duplicate("b1", "b2", 0.1)`     | `duplicate b1 b2 0.1`    | with that probability, a message is twice |
 | `Reorder("b1", "b2", 0.5)`       | `reorder b1 b2 0.5`      | messages come up to so much out of turn   |
+
+*In an overlay, these links are gone, and no others can be made until the network is healed; then it is for
+the overlay to find together again.
 
 All but the last two apply to every router. The last two do not: the acyclic routers (`hierarchical`, `peer`,
 `advertisement`, `hybrid`) stand on links that are first in, first out and exactly once, as SIENA says
@@ -137,9 +140,13 @@ class Partition(Fault):
     def apply(self, sim: Simulation) -> None:
         """Do it."""
         inside = {sim.broker(name).name for name in self.group}
-        for link in sim.links:
-            if (link.a in inside) != (link.b in inside):
-                sim.cut(link)
+        between = [link for link in sim.links if (link.a in inside) != (link.b in inside)]
+        if sim.routing in OVERLAYS:  # which would go round what is cut, by other links
+            sim.islands.append(frozenset(inside))
+        for link in between:
+            # An overlay's links are gone. But who has one only is about to join by it, and dials again.
+            has_others = all(len(sim.brokers[end].links) > 1 for end in (link.a, link.b))
+            (sim.drop if sim.routing in OVERLAYS and has_others else sim.cut)(link)
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,8 @@ class Heal(Fault):
 
     def apply(self, sim: Simulation) -> None:
         """Do it."""
-        for link in sim.links:
+        sim.islands.clear()
+        for link in list(sim.links):
             sim.restore(link)
 
 

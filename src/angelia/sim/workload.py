@@ -68,6 +68,7 @@ class Workload:
         self._names = 0
         self._types = list(TYPES)
         self._crashed: list[str] = []
+        self._whole_at = 0.0  # when the last partition of an overlay ends
         self.advertises = sim.routing in ADVERTISING
         self.is_cyclic = sim.routing in NUMBERED
         self.is_overlay = sim.routing in OVERLAYS
@@ -87,7 +88,7 @@ class Workload:
             "type": (3, self._define_type),
             "cut": (2 * linked, self._cut),
             "restore": (2 * linked, self._restore),
-            "partition": (linked, self._partition),
+            "partition": (1, self._partition if linked else self._part),
             "heal": (linked, self._heal),
             "join": (1 + self.is_overlay, self._join),
             "leave": (1, self._leave),
@@ -188,8 +189,11 @@ class Workload:
 
     def _run(self, repair: bool = False) -> None:
         """Until nothing is left to happen; in an overlay until all is repaired, or all events have come."""
-        if self.is_overlay:
-            self.sim.run(self.sim.now + (REPAIR if repair else 4 * _WINDOW))
+        if self.is_overlay and repair:
+            self.sim.run(self.sim.now + _WINDOW)
+            self.sim.run(max(self.sim.now, self._whole_at) + REPAIR)
+        elif self.is_overlay:
+            self.sim.run(self.sim.now + 4 * _WINDOW)
         else:
             self.sim.run()
 
@@ -325,6 +329,17 @@ class Workload:
         group = tuple(self.rng.sample(names, self.rng.randrange(1, len(names)))) if len(names) > 1 else ()
         self._touch(link for link in self.sim.links if (link.a in group) != (link.b in group))
         Partition(group).apply(self.sim)
+
+    def _part(self) -> None:
+        """Of an overlay: for a moment, or until each part has taken the other for dead and goes on alone."""
+        if self.sim.now < self._whole_at:
+            return
+        names = list(self.sim.brokers)
+        self._touch(self.sim.links)
+        self.checker.divides()
+        Partition(tuple(self.rng.sample(names, self.rng.randrange(len(names))))).apply(self.sim)
+        self._whole_at = self.sim.now + self.rng.choice((0.1, 2.0, 8.0))
+        self.sim.at(self._whole_at, partial(Heal().apply, self.sim))
 
     def _heal(self) -> None:
         self._touch(link for link in self.sim.links if link.is_cut)

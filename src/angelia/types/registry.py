@@ -45,6 +45,7 @@ class TypeRegistry:
 
     def __init__(self, event_types: Iterable[EventType] = ()) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._removed: dict[str, EventType] = {}  # as last known, with the version of their removal
         self._version = 0
         for event_type in event_types:
             self.add(event_type)
@@ -60,7 +61,11 @@ class TypeRegistry:
         if known is not None:
             return _added_before(event_type, known.event_type, by)
         stored = replace(event_type, owner=event_type.owner or by)
+        gone = self._removed.get(stored.name)
+        if gone is not None:  # it comes again: those who know of the removal must take it for newer
+            stored = replace(stored, version=max(stored.version, gone.version + 1))
         self._entries[stored.name] = entry = self._entry_of(stored)
+        self._removed.pop(stored.name, None)
         for ancestor in entry.ancestors:
             self._entries[ancestor].descendants.add(stored.name)
         self._version += 1
@@ -88,26 +93,36 @@ class TypeRegistry:
         self._replace(entry, new, self._propagate(entry, attributes))
         return new
 
-    def adopt(self, event_type: EventType) -> bool:
-        """Take over a definition that was accepted elsewhere; returns whether it was news here.
+    def adopt(self, event_type: EventType) -> tuple[EventType, ...]:
+        """Take over a definition that was accepted elsewhere; returns what of it was news here.
 
         The higher version wins; of two with one version, the one that sorts last by its encoding,
-        so that brokers that exchange their definitions come to agree.
+        so that brokers that exchange their definitions come to agree. A removal wins over the version
+        that it removed; but a parent that was removed while somebody added a subtype comes back.
         """
         entry = self._entries.get(event_type.name)
         if entry is None:
-            self.add(event_type)
-            return True
+            gone = self._removed.get(event_type.name)
+            if gone is not None and event_type.version <= gone.version:
+                return ()
+            return (*self._revive(event_type.parent), self.add(event_type))
         old = entry.event_type
         if (event_type.version, encode(event_type)) <= (old.version, encode(old)):
-            return False
+            return ()
         if event_type.parent != old.parent:
             raise EventTypeError(
                 f"{old.name} has the parent {old.parent} here and {event_type.parent} there; one must go"
             )
         attributes = inherit(event_type, self._inherited(event_type))
         self._replace(entry, event_type, self._propagate(entry, attributes))
-        return True
+        return (event_type,)
+
+    def _revive(self, name: str | None) -> tuple[EventType, ...]:
+        """Add a type and its ancestors again, as far as they were removed."""
+        if name is None or name not in self._removed:
+            return ()
+        gone = self._removed[name]
+        return (*self._revive(gone.parent), self.add(gone))
 
     def _replace(self, entry: _Entry, new: EventType, changed: dict[str, dict[str, Attribute]]) -> None:
         entry.event_type = new
@@ -115,18 +130,48 @@ class TypeRegistry:
             self._entries[name].attributes = MappingProxyType(inherited)
         self._version += 1
 
-    def remove(self, name: str, *, by: str | None = None) -> None:
-        """Forget a type; refused while it has children or users."""
+    def remove(self, name: str, *, by: str | None = None) -> EventType:
+        """Forget a type; refused while it has children or users.
+
+        Returns it as `removed` keeps it, with the version of the removal, for others to adopt.
+        """
         entry = self._entry(name)
         _check_owner(entry.event_type, by)
         if entry.descendants:
             raise EventTypeError(f"{name} has subtypes: {_some(entry.descendants)}; remove them first")
         if entry.users:
             raise EventTypeError(f"{name} is in use by {_some(entry.users)}")
+        return self._forget(entry, entry.event_type.version + 1)
+
+    def adopt_removal(self, gone: EventType) -> bool:
+        """Take over that a type was removed elsewhere; returns whether it was news here.
+
+        A type with subtypes stays. It gets a version above that of the removal, for others to adopt.
+        """
+        entry = self._entries.get(gone.name)
+        if entry is None:
+            known = self._removed.get(gone.name)
+            if known is None or known.version < gone.version:
+                self._removed[gone.name] = gone
+                return True
+            return False
+        if entry.event_type.version > gone.version:
+            return False
+        if entry.descendants:
+            entry.event_type = replace(entry.event_type, version=gone.version + 1)
+            self._version += 1
+        else:
+            self._forget(entry, gone.version)
+        return True
+
+    def _forget(self, entry: _Entry, version: int) -> EventType:
+        name = entry.event_type.name
         for ancestor in entry.ancestors:
             self._entries[ancestor].descendants.discard(name)
         del self._entries[name]
+        self._removed[name] = replace(entry.event_type, version=version)
         self._version += 1
+        return self._removed[name]
 
     def use(self, name: str, user: Hashable) -> None:
         """Note that `user` uses a type, which keeps it from being removed."""
@@ -142,6 +187,11 @@ class TypeRegistry:
     def version(self) -> int:
         """A number that grows with each change of a type; answers may be cached against it."""
         return self._version
+
+    @property
+    def removed(self) -> Mapping[str, EventType]:
+        """The types that were removed and have not come again, in that order."""
+        return MappingProxyType(self._removed)
 
     def get(self, name: str) -> EventType:
         """The type of that name, or an `UnknownTypeError`."""

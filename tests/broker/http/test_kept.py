@@ -10,11 +10,12 @@ import sys
 
 import httpx
 import pytest
-from tests.broker.helpers import broker
+from tests.broker.helpers import address, broker
 from tests.broker.http.helpers import LOCAL, STRUCTURED, Sink, asynchronous, cloudevent, eventually
 
 from angelia import EventType
 from angelia.broker.state import FILE, State
+from angelia.client import connect
 from angelia.errors import BrokerError
 
 QUOTE = {"$id": "flights.Quote", "type": "object", "properties": {"price": {"type": "number"}}}
@@ -182,7 +183,7 @@ def cut_in_two(file):
 @asynchronous
 async def test_a_damaged_file_is_told_and_left_alone(tmp_path, damage):
     state = State(tmp_path)
-    state.keep_type(EventType("flights.Quote"))
+    state.keep_types([EventType("flights.Quote")], [])
     state.close()
     damage(tmp_path / FILE)
     before = (tmp_path / FILE).read_bytes()
@@ -192,6 +193,16 @@ async def test_a_damaged_file_is_told_and_left_alone(tmp_path, damage):
         async with broker(state=tmp_path, http="127.0.0.1:0"):
             pass
     assert (tmp_path / FILE).read_bytes() == before
+
+
+@asynchronous
+async def test_an_event_type_that_was_removed_does_not_come_back(tmp_path):
+    async with broker(state=tmp_path) as it, connect(address(it), name="owner") as bus:
+        for name in ("flights.Quote", "flights.Delay"):
+            await bus.define(EventType(name, owner="owner"))
+        await bus.remove_type("flights.Delay", "owner")
+    async with broker(state=tmp_path) as it:
+        assert list(it.node.registry) == ["flights.Quote"]
 
 
 @pytest.mark.parametrize("place", ["file", "/proc/nowhere"])

@@ -67,11 +67,16 @@ def hermes(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     seed: Annotated[int, typer.Option(help="Of the networks and of all places.")] = 1,
 ) -> None:
-    """The evaluation of HERMES (chapter 5): Figures 5.5-5.12 as SVG and PNG, the data as Parquet and CSV."""
+    """The evaluation of HERMES (chapter 5): Figures 5.5-5.12 as SVG and PNG, the data as Parquet and CSV.
+
+    What was interrupted goes on where it was when the command is given again: networks that are noted in
+    `runs.jsonl` are not run again.
+    """
+    out.mkdir(parents=True, exist_ok=True)
     plan = hermes_study.QUICK if quick else hermes_study.FULL
     plan = plan if runs is None else replace(plan, runs=runs)
     with _bar(sum(1 for _ in hermes_study.tasks(plan, seed))) as done:
-        study = hermes_study.run_study(plan, seed, jobs, done)
+        study = hermes_study.run_study(plan, seed, jobs, done, out / "runs.jsonl")
     study.save(out / "data")
     figures = hermes_figures.draw(study, out / "figures")
     typer.echo(

@@ -9,6 +9,7 @@ gives all points of a curve; the same seed places them alike in every network.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -24,8 +25,9 @@ from angelia.messages import (
     Subscribe,
     SubscriptionMessage,
 )
+from angelia.overlay import key_of
 from angelia.sim.engine import Delivery
-from angelia.sim.experiments.overlays import entries, network
+from angelia.sim.experiments.overlays import entries, network, route
 
 __all__ = ["PURPOSES", "Clients", "Load"]
 
@@ -62,6 +64,11 @@ class Clients:
         }
         self._brokers = list(self.sim.brokers)
         self._offers: list[list[str]] = []  # the types of each publisher
+        self._asked: dict[str, Counter[tuple[str, str]]] = {
+            "advertisement": Counter(),
+            "subscription": Counter(),
+        }
+        self._ways: dict[tuple[str, str], list[str]] = {}
         self.subscribers = 0
         self._events = 0
         # At most one subscriber a broker, as long as there are brokers without (5.4.1).
@@ -84,9 +91,11 @@ class Clients:
         rng = self._rng["publishers"]
         for _ in range(self.publishers, number):
             name = f"p{self.publishers}"
-            self.sim.attach(name, rng.choice(self._brokers))
+            broker = rng.choice(self._brokers)
+            self.sim.attach(name, broker)
             self._offers.append(self._some_types(rng))
             for event_type in self._offers[-1]:
+                self._asked["advertisement"][broker, event_type] += 1
                 self.sim.submit(name, Advertise(name, Advertisement(None, event_type)))
             self.sim.run()
 
@@ -95,8 +104,10 @@ class Clients:
         rng = self._rng["subscribers"]
         for _ in range(self.subscribers, number):
             name = f"s{self.subscribers}"
-            self.sim.attach(name, self._free.pop() if spread else rng.choice(self._brokers))
+            broker = self._free.pop() if spread else rng.choice(self._brokers)
+            self.sim.attach(name, broker)
             for event_type in self._some_types(rng):
+                self._asked["subscription"][broker, event_type] += 1
                 self.sim.submit(name, Subscribe(name, Filter.of_type(event_type), By.ATTRIBUTE))
             self.subscribers += 1
             self.sim.run()
@@ -122,6 +133,28 @@ class Clients:
     def messages(self) -> dict[str, int]:
         """How many messages there were of each purpose."""
         return {purpose: self._sent(purpose)[0] for purpose in dict.fromkeys(PURPOSES.values())}
+
+    def uncovered(self) -> dict[str, tuple[int, int, int]]:
+        """How many messages there are towards rendezvous nodes, by purpose; in Hermes only.
+
+        As it is, with covering; if every broker sent what its clients want all the way, though brokers on the
+        way have asked for the same; and if it did so for each client.
+        """
+        return {
+            purpose: (
+                len({(hop, place[1]) for place in asked for hop in self._way(place)[:-1]}),
+                sum(len(self._way(place)) - 1 for place in asked),
+                sum(number * (len(self._way(place)) - 1) for place, number in asked.items()),
+            )
+            for purpose, asked in self._asked.items()
+            if self.sim.routing == "hermes"
+        }
+
+    def _way(self, place: tuple[str, str]) -> list[str]:
+        """The way from a broker to the rendezvous node of a type; brokers neither come nor go here."""
+        if place not in self._ways:
+            self._ways[place] = route(self.sim, place[0], key_of(place[1]))
+        return self._ways[place]
 
     def _sent(self, purpose: str) -> tuple[int, float]:
         """How many messages, and how long all of them took together."""

@@ -15,11 +15,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log
 from pathlib import Path
@@ -29,12 +29,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from angelia.overlay import Pan, key_of
-from angelia.routing.overlay import OverlayRouter
+from angelia.overlay import key_of
 from angelia.sim.engine import Simulation
 from angelia.sim.experiments.churn import churn
 from angelia.sim.experiments.hermes import Clients
-from angelia.sim.experiments.overlays import NETWORKS, network
+from angelia.sim.experiments.notes import Notes
+from angelia.sim.experiments.overlays import NETWORKS, network, pan_of, route
+from angelia.sim.experiments.runners import local
 from angelia.sim.experiments.study import Row
 
 __all__ = ["FULL", "QUICK", "Plan", "Study", "Task", "run_study", "tasks"]
@@ -126,7 +127,7 @@ class Study(NamedTuple):
 
 
 def tasks(plan: Plan, seed: int) -> Iterator[Task]:
-    """All networks of a plan; the longest first."""
+    """All networks of a plan, those of the thesis first."""
     for run in range(plan.runs):
         placed = f"{seed}/{run}"
         for name in TWO:
@@ -136,39 +137,59 @@ def tasks(plan: Plan, seed: int) -> Iterator[Task]:
                 yield Task("E2 brokers", name, size, run, placed)
         for name in NETWORKS:
             yield Task("E1", name, plan.brokers, run, placed)
+    for run in range(plan.runs):
+        placed = f"{seed}/{run}"
         for size in plan.pan:
             yield Task("pan", "hermes", size, run, placed)
         for interval in plan.churn:
             yield Task("churn", "hermes", plan.churners, run, placed, interval)
 
 
-def run_study(plan: Plan, seed: int, jobs: int, done: Callable[[], None] = lambda: None) -> Study:
-    """Run a plan with some processes; `done` is called after each network."""
-    work = [(plan, task) for task in tasks(plan, seed)]
-    found: list[tuple[Task, list[Row], list[Row]]] = []
-    for result in _results(work, jobs):
-        found.append(result)
+class Result(NamedTuple):
+    """What a network has come to."""
+
+    task: Task
+    rows: list[Row]
+    spread: list[Row]
+
+
+def run_study(
+    plan: Plan, seed: int, jobs: int, done: Callable[[], None] = lambda: None, path: Path | None = None
+) -> Study:
+    """Run a plan with some processes; `done` is called after each network.
+
+    With a path of notes, networks that are noted there are not run again, and the others are added.
+    """
+    notes, every = Notes(path), list(tasks(plan, seed))
+    noted = notes.read()
+    found = [Result(task, *noted[_key(plan, task)]) for task in every if _key(plan, task) in noted]
+    for _ in found:
         done()
-    found.sort(key=lambda item: item[0])
-    return Study([row for _, rows, _ in found for row in rows], [row for _, _, rows in found for row in rows])
+    work = [(plan, task) for task in every if _key(plan, task) not in noted]
+    for result in local(jobs)(_run, work):
+        found.append(result)
+        notes.add(_key(plan, result.task), result.rows, result.spread)
+        done()
+    found.sort(key=lambda result: result.task)
+    return Study([r for result in found for r in result.rows], [r for result in found for r in result.spread])
 
 
-def _results(work: list[tuple[Plan, Task]], jobs: int) -> Iterator[tuple[Task, list[Row], list[Row]]]:
-    if jobs == 1:
-        yield from map(_run, work)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_run, work)
+def _key(plan: Plan, task: Task) -> str:
+    """What tells the network of a task from others; how many runs there are does not matter to it."""
+    return f"{task} of {replace(plan, runs=1)}"
 
 
-def _run(given: tuple[Plan, Task]) -> tuple[Task, list[Row], list[Row]]:
+def _run(given: tuple[Plan, Task]) -> Result:
     plan, task = given
     spread: list[Row] = []
+    gc.collect()
+    gc.disable()  # a network is kept to its end, and millions of messages need no collection
     found = [
         {"study": task.study, "network": task.network, "run": task.run, "brokers": task.size, **row}
         for row in _STUDIES[task.study](plan, task, spread)
     ]
-    return task, found, spread
+    gc.enable()
+    return Result(task, found, spread)
 
 
 # ---------------------------------------------------------------- the studies
@@ -243,13 +264,13 @@ def _e4_publishers(plan: Plan, task: Task, spread: list[Row]) -> Iterator[Row]:
 
 
 def _messages(plan: Plan, clients: Clients) -> Row:
-    before = clients.messages()
-    load = clients.publish(plan.events)
-    return {
-        "advertisement_messages": before["advertisement"],
-        "subscription_messages": before["subscription"],
-        "publication_messages": load.messages,
-    }
+    row: Row = {f"{purpose}_messages": number for purpose, number in clients.messages().items()}
+    for purpose, ways in clients.uncovered().items():
+        up, row[f"{purpose}_messages_per_broker"], row[f"{purpose}_messages_per_client"] = ways
+        down = row[f"{purpose}_messages"] - up  # towards publishers, these are covered as before
+        row[f"{purpose}_messages_per_broker"] += down
+        row[f"{purpose}_messages_per_client"] += down
+    return {**row, "publication_messages": clients.publish(plan.events).messages}
 
 
 def _pan(plan: Plan, task: Task, spread: list[Row]) -> Iterator[Row]:
@@ -258,12 +279,12 @@ def _pan(plan: Plan, task: Task, spread: list[Row]) -> Iterator[Row]:
     hops: list[int] = []
     stretches: list[float] = []
     for number in range(2000):
-        way = _way(sim, rng.choice(list(sim.brokers)), key_of(f"key {number}"))
+        way = route(sim, rng.choice(list(sim.brokers)), key_of(f"key {number}"))
         hops.append(len(way) - 1)
         direct = _latency(sim, way[0], way[-1])
         if len(way) > 1 and direct >= 0.01:  # not of brokers on one host
             stretches.append(sum(_latency(sim, a, b) for a, b in pairwise(way)) / direct)
-    known = [len(_pan_of(sim, name).known) for name in sim.brokers]
+    known = [len(pan_of(sim, name).known) for name in sim.brokers]
     yield {
         "hops": sum(hops) / len(hops),
         "expected_hops": log(task.size, 16),
@@ -272,20 +293,6 @@ def _pan(plan: Plan, task: Task, spread: list[Row]) -> Iterator[Row]:
         "neighbours": sum(known) / len(known),
         "join_messages": sim.messages / task.size,
     }
-
-
-def _pan_of(sim: Simulation, name: str) -> Pan:
-    node = sim.brokers[name].node
-    assert node is not None
-    assert isinstance(node.router, OverlayRouter)
-    return node.router.pan
-
-
-def _way(sim: Simulation, start: str, key: str) -> list[str]:
-    way = [start]
-    while (hop := _pan_of(sim, way[-1]).next_hop(key)) is not None:
-        way.append(hop.name)
-    return way
 
 
 def _latency(sim: Simulation, a: str, b: str) -> float:

@@ -18,14 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from angelia.overlay import Pan
 from angelia.routing.advertisement import AdvertisementForwarding
 from angelia.routing.hermes import Hermes
+from angelia.routing.overlay import OverlayRouter
 from angelia.routing.scribe import Scribe
 from angelia.sim.engine import Delivery, Simulation
 from angelia.sim.links import Distance
 from angelia.sim.topology import Distances, Links, spanning_tree, transit_stub
 
-__all__ = ["NETWORKS", "PAN", "Entries", "entries", "hosts", "network", "physical"]
+__all__ = ["NETWORKS", "PAN", "Entries", "entries", "hosts", "network", "pan_of", "physical", "route"]
 
 PAN: Mapping[str, Any] = {"b": 4, "leaf_set": 4, "heartbeat": None, "refresh": None}  # Table 5.1; no failures
 NETWORKS = ("hermes", "covadv-closest", "covadv-mst")
@@ -112,3 +114,19 @@ def entries(sim: Simulation) -> dict[str, Entries]:
         elif isinstance(router, Scribe):
             found[name] = 0, len(router.groups)
     return found
+
+
+def pan_of(sim: Simulation, broker: str) -> Pan:
+    """A broker's node of the overlay."""
+    node = sim.brokers[broker].node
+    assert node is not None
+    assert isinstance(node.router, OverlayRouter)
+    return node.router.pan
+
+
+def route(sim: Simulation, start: str, key: str) -> list[str]:
+    """The brokers on the way of a message from one of them to the one nearest to a key, both included."""
+    way = [start]
+    while (hop := pan_of(sim, way[-1]).next_hop(key)) is not None:
+        way.append(hop.name)
+    return way

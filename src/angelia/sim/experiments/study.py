@@ -14,7 +14,6 @@ to have more runs, goes on where it was.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from angelia.sim.experiments.notes import Notes
 from angelia.sim.experiments.runners import Runner, local
 from angelia.sim.experiments.siena import Outcome, Scenario, simulate
 from angelia.sim.experiments.wide_area import Sites
@@ -187,8 +187,8 @@ def run_study(
 
     With a file for `notes`, runs that are noted there are not repeated, and the others are added.
     """
-    every = list(tasks(plan, seed))
-    noted = _noted(notes)
+    every, kept = list(tasks(plan, seed)), Notes(notes)
+    noted = kept.read()
     found = [Result(task, *noted[repr(task)]) for task in every if repr(task) in noted]
     for _ in found:
         done()
@@ -196,27 +196,10 @@ def run_study(
     work.sort(key=_effort, reverse=True)  # long ones first: all end together
     for result in (runner or local(jobs))(_run, work):
         found.append(result)
-        _note(notes, result)
+        kept.add(repr(result.task), result.row, result.sites)
         done()
     found.sort(key=lambda result: repr(result.task))
     return Study([result.row for result in found], _sites(found))
-
-
-def _noted(notes: Path | None) -> dict[str, tuple[Row, list[float]]]:
-    """What is in a file of notes; a line that was not finished is left out."""
-    if notes is None or not notes.exists():
-        return {}
-    lines = notes.read_text("utf-8").splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
-    if len(whole) < len(lines):
-        notes.write_text("".join(whole), "utf-8")
-    return {task: (row, sites) for task, row, sites in map(json.loads, whole)}
-
-
-def _note(notes: Path | None, result: Result) -> None:
-    if notes is not None:
-        with notes.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([repr(result.task), result.row, result.sites]) + "\n")
 
 
 def _effort(task: Task) -> float:
