@@ -79,7 +79,7 @@ async def _read(queue):
 @pytest.mark.parametrize("routing", ["flooding", "peer", "hermes"])
 @asynchronous
 async def test_events_have_no_gap_whoever_dials_first(routing):
-    for delay in (0.0, 0.001, -0.001, 0.002, -0.002):
+    for delay in (0.0, 0.001, -0.001):
         *heard, dialled_by = await meet(routing, delay)
         assert len(dialled_by) == 1, "both keep the same connection"
         for numbers in heard:
