@@ -106,6 +106,7 @@ class Welcome(_Frame, frozen=True):
     max_frame: int
     client: str = ""  # the name that a client has here
     address: str | None = None
+    is_linked: bool = False  # to a broker: there is another connection with it already, and this one ends
 
 
 class Bye(_Frame, frozen=True):

@@ -84,7 +84,7 @@ def test_only_so_many_of_the_lost_are_remembered():
 @pytest.mark.parametrize("router", ["hermes", "scribe"])
 @pytest.mark.parametrize("seed", [1, 2, 20])
 def test_the_kit_holds_while_partitions_come_and_go(router, seed, monkeypatch):
-    """The workload of the conformance kit, with many partitions; the checker wants all parts together after."""
+    """The kit, with many partitions; the checker wants all parts to be together after each."""
     made = []
     original = Workload.__init__
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from math import log
+from pathlib import Path
 
 import pytest
 
 from angelia.sim.experiments.figures import Curve, select
+from angelia.sim.experiments.hermes import Clients
 from angelia.sim.experiments.hermes_figures import crossing, line
+from angelia.sim.experiments.hermes_large import CovAdv, large
 from angelia.sim.experiments.hermes_study import QUICK, Study, Task, _run, run_study
 
 PLAN = replace(QUICK, runs=1)
@@ -126,6 +129,58 @@ def test_the_advantage_in_subscription_messages_shrinks_with_subscribers(study: 
     assert shares[-1] > shares[0]
 
 
+def test_what_is_covered_never_makes_hermes_send_more_than_a_broadcast(study: Study) -> None:
+    """Figure 4.6, lines 3-6: a broker sends the advertisement of a type on once; CovAdv's go to all brokers.
+
+    So Hermes cannot send more of them, as 5.4.4 says that it does from 5,000 publishers on.
+    """
+    ours, theirs = (line(study, "E4 publishers", n, "publishers", "advertisement_messages") for n in BOTH)
+    broadcast = PLAN.types[1] * (PLAN.brokers - 1)
+    assert all(sent <= broadcast <= more for sent, more in zip(ours.mean[1:], theirs.mean[1:], strict=True))
+
+
+@pytest.mark.parametrize("varied", ["subscribers", "publishers"])
+@pytest.mark.parametrize("who", ["per_broker", "per_client"])
+def test_without_covering_hermes_comes_to_send_more(study: Study, varied: str, who: str) -> None:
+    """5.4.4: "an additional cost … comes from subscriptions having to reach rendezvous nodes"."""
+    kind = "subscription" if varied == "subscribers" else "advertisement"
+    column = f"{kind}_messages"
+    ours, theirs = (line(study, f"E4 {varied}", n, varied, column) for n in BOTH)
+    uncovered = line(study, f"E4 {varied}", "hermes", varied, f"{column}_{who}")
+    assert crossing(ours, theirs) is None
+    if (varied, who) != ("publishers", "per_broker"):  # of publishers, there are too few here for that
+        assert crossing(uncovered, theirs) is not None
+    growth = [more / less for less, more in zip(ours.mean, uncovered.mean, strict=True)]
+    assert growth == sorted(growth)
+
+
+def test_the_count_of_messages_that_are_covered_is_that_of_the_simulation() -> None:
+    clients = Clients("hermes", 60, 10, 5, "1/0")
+    clients.publish_from(40)
+    up, per_broker, per_client = clients.uncovered()["advertisement"]
+    assert clients.messages()["advertisement"] == up < per_broker < per_client
+
+
+def test_covadv_counted_on_its_tree_is_as_in_the_simulation() -> None:
+    """What the study of large networks does, where the simulation cannot."""
+    clients, counted = Clients("covadv-mst", 60, 10, 5, "1/0"), CovAdv(60, "1/0")
+    clients.publish_from(15)
+    for number in (5, 40, 80):
+        clients.subscribe_from(number)
+        told = counted.costs(clients.asked["advertisement"], clients.asked["subscription"])
+        messages, entries = clients.messages(), clients.entries()
+        assert told == {
+            "advertisement_messages": messages["advertisement"],
+            "subscription_messages": messages["subscription"],
+            "advertisement_entries": sum(each for each, _ in entries),
+            "subscription_entries": sum(each for _, each in entries),
+        }
+        before = len(clients.published)
+        load = clients.publish(20)
+        passed = counted.publication_messages(clients.published[before:], clients.asked["subscription"])
+        assert passed == load.messages
+
+
 def test_crossing_is_found_between_points() -> None:
     rising = Curve([0, 10], [0.0, 10.0], [], [])
     assert crossing(rising, Curve([0, 10], [5.0, 5.0], [], [])) == pytest.approx(5.0)
@@ -146,3 +201,23 @@ def test_most_events_arrive_while_brokers_fail_and_all_do_otherwise(study: Study
     calm, stormy = (select(study.runs, study="churn", interval=seconds)[0] for seconds in PLAN.churn)
     assert calm["delivered"] == 1
     assert stormy["delivered"] > 0.8
+
+
+def test_the_study_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    plan = replace(
+        PLAN, brokers=10, many=(5, 10), few=(2, 4), sizes=(10,), pan=(10,), churn=(), distribution=5
+    )
+    notes, ran = tmp_path / "runs.jsonl", []
+    whole = run_study(plan, 1, 1, lambda: ran.append("first"), notes)
+    lines = notes.read_text().splitlines(keepends=True)
+    notes.write_text("".join(lines[:-3]) + lines[-1][:40])  # cut off while a line was written
+    assert run_study(plan, 1, 1, lambda: ran.append("again"), notes) == whole
+    assert notes.read_text().splitlines(keepends=True)[: len(lines) - 3] == lines[:-3]
+    assert len(notes.read_text().splitlines()) == len(lines) == ran.count("first") == ran.count("again")
+
+
+def test_many_brokers_are_studied_in_one_network() -> None:
+    rows = [row for some, _ in large(120, "1/0", (10, 60)) for row in some]
+    for column in ("advertisement_messages", "publication_messages", "hops", "advertisement_entries"):
+        for ours, theirs in zip(rows[::2], rows[1::2], strict=True):
+            assert ours[column] < theirs[column], column

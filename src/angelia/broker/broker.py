@@ -295,7 +295,9 @@ class Broker:
             if not sum(hmac.compare_digest(given, token) for token in self._tokens):  # all, in equal time
                 raise BrokerError("the token is missing or wrong")
 
-    def _welcome(self, connection: Connection, max_frame: int, client: str = "") -> None:
+    def _welcome(
+        self, connection: Connection, max_frame: int, client: str = "", *, is_linked: bool = False
+    ) -> None:
         connection.accept(max_frame)
         connection.send(
             Welcome(
@@ -306,6 +308,7 @@ class Broker:
                 max_frame,
                 client,
                 str(self.address),
+                is_linked,
             )
         )
 
@@ -356,7 +359,7 @@ class Broker:
         if old is not None and old.incarnation != hello.incarnation:
             old.connection.close("connected again after a restart")
             self._link_lost(old, old.connection, "it was started again")
-        self._welcome(connection, MAX_LINK_FRAME)
+        self._welcome(connection, MAX_LINK_FRAME, is_linked=hello.name in self.links)
         self.link_up(connection, hello.name, hello.incarnation, hello.name)
 
     def link_up(
@@ -364,13 +367,15 @@ class Broker:
     ) -> bool:
         """A broker is at the other end. Whether it is a peer now; if it cannot be, the connection ends.
 
-        Where two have dialled each other at once, both keep the connection of the one whose name is first.
+        A connection that both know stays, and another is refused: what is under way on it would be lost.
+        Where two have dialled each other at once, so that each has answered before it was answered, both
+        keep the connection of the one whose name is first; on the other one nothing was heard yet.
         """
         self._introduced(connection)
         link = Link(self, connection, name, incarnation, dialled_by)
         old = self.links.get(name)
         if old is not None:
-            if old.dialled_by == dialled_by or dialled_by != min(name, self.name):
+            if old.dialled_by == dialled_by or dialled_by != self.name or self.name > name:
                 connection.close(f"{name} and {self.name} are linked already")
                 return False
             old.connection.close(f"{name} and {self.name} have another connection")

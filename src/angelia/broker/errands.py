@@ -72,7 +72,8 @@ class Errands:
             reason = await dialler.once()
         except BrokerError as error:
             reason, dialler = str(error), None
-        if dialler is None or not dialler.was_linked:
+        was_linked = dialler is not None and dialler.was_linked
+        if not was_linked and wanted.peer not in self._broker.links:  # nor by a connection that it made
             log.debug("no link with %s at %s: %s", wanted.peer, wanted.address, reason)
             self._broker.handle(PeerDown(wanted.peer))
 

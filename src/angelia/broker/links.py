@@ -187,6 +187,9 @@ class Dialler:
         if not isinstance(frame, Welcome):
             raise WireError(f"a broker answers with Welcome, not {type(frame).__name__}")
         self.peer = frame.name
+        if frame.is_linked:
+            connection.abort(f"{frame.name} and {self.broker.name} are linked already")
+            return
         self.was_linked = self.broker.link_up(
             connection, frame.name, frame.incarnation, self.broker.name, master=self.is_master
         )

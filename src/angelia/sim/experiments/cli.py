@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from angelia.sim.experiments import hermes_figures, hermes_study
+from angelia.sim.experiments import hermes_figures, hermes_large, hermes_study
 from angelia.sim.experiments.figures import draw
 from angelia.sim.experiments.runners import runner
-from angelia.sim.experiments.study import FULL, QUICK, run_study, tasks
+from angelia.sim.experiments.study import FULL, QUICK, Row, run_study, tasks
 
 __all__ = ["app"]
 
@@ -66,12 +66,16 @@ def hermes(
     out: Annotated[Path, typer.Option(help="Where figures and data go.")] = Path("hermes"),
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     seed: Annotated[int, typer.Option(help="Of the networks and of all places.")] = 1,
+    large: Annotated[int | None, typer.Option(min=2, help="Instead: one network of so many brokers.")] = None,
 ) -> None:
     """The evaluation of HERMES (chapter 5): Figures 5.5-5.12 as SVG and PNG, the data as Parquet and CSV.
 
     What was interrupted goes on where it was when the command is given again: networks that are noted in
-    `runs.jsonl` are not run again.
+    `runs.jsonl` are not run again. Beyond the thesis, `--large 10000` has E1-E4 on one network of that size.
     """
+    if large is not None:
+        _large(large, f"{seed}/0", out / "data")
+        return
     out.mkdir(parents=True, exist_ok=True)
     plan = hermes_study.QUICK if quick else hermes_study.FULL
     plan = plan if runs is None else replace(plan, runs=runs)
@@ -82,6 +86,17 @@ def hermes(
     typer.echo(
         f"{len(study.runs):,} rows; {len(figures)} figures in {out / 'figures'}, data in {out / 'data'}"
     )
+
+
+def _large(brokers: int, seed: str, directory: Path) -> None:
+    rows: list[Row] = []
+    spread: list[Row] = []
+    for some, told in hermes_large.large(brokers, seed):
+        rows += some
+        spread += told
+        typer.echo(f"{rows[-1]['subscribers']:,} subscribers are done")
+        hermes_study.save(rows, directory, "large")
+        hermes_study.save(spread, directory, "large_spread")
 
 
 @contextmanager

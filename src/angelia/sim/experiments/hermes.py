@@ -64,10 +64,11 @@ class Clients:
         }
         self._brokers = list(self.sim.brokers)
         self._offers: list[list[str]] = []  # the types of each publisher
-        self._asked: dict[str, Counter[tuple[str, str]]] = {
+        self.asked: dict[str, Counter[tuple[str, str]]] = {
             "advertisement": Counter(),
             "subscription": Counter(),
         }
+        self.published: list[tuple[str, str]] = []  # the broker and the type of each event
         self._ways: dict[tuple[str, str], list[str]] = {}
         self.subscribers = 0
         self._events = 0
@@ -95,7 +96,7 @@ class Clients:
             self.sim.attach(name, broker)
             self._offers.append(self._some_types(rng))
             for event_type in self._offers[-1]:
-                self._asked["advertisement"][broker, event_type] += 1
+                self.asked["advertisement"][broker, event_type] += 1
                 self.sim.submit(name, Advertise(name, Advertisement(None, event_type)))
             self.sim.run()
 
@@ -107,7 +108,7 @@ class Clients:
             broker = self._free.pop() if spread else rng.choice(self._brokers)
             self.sim.attach(name, broker)
             for event_type in self._some_types(rng):
-                self._asked["subscription"][broker, event_type] += 1
+                self.asked["subscription"][broker, event_type] += 1
                 self.sim.submit(name, Subscribe(name, Filter.of_type(event_type), By.ATTRIBUTE))
             self.subscribers += 1
             self.sim.run()
@@ -122,6 +123,7 @@ class Clients:
             event_type = rng.choice(self._offers[publisher])
             event = Event({"n": 1}, type=event_type, id=f"e{self._events}")
             self._events += 1
+            self.published.append((self.sim.clients[f"p{publisher}"].broker, event_type))
             self._published = self.sim.now
             self.sim.submit(f"p{publisher}", Publish(f"p{publisher}", event, By.ATTRIBUTE))
             self.sim.run()
@@ -146,7 +148,7 @@ class Clients:
                 sum(len(self._way(place)) - 1 for place in asked),
                 sum(number * (len(self._way(place)) - 1) for place, number in asked.items()),
             )
-            for purpose, asked in self._asked.items()
+            for purpose, asked in self.asked.items()
             if self.sim.routing == "hermes"
         }
 

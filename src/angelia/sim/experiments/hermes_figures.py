@@ -25,6 +25,7 @@ LABELS = {
     "covadv-closest": "CovAdv, closest broker",
     "covadv-mst": "CovAdv, minimum spanning tree",
 }
+UNCOVERED = {"per_broker": (0, (4, 2)), "per_client": (0, (1, 1))}
 DASHES = {"advertisement": "--", "subscription": "-", "publication": ":"}
 
 
@@ -82,8 +83,15 @@ def _messages(name: str, x: str) -> Callable[[Study, Figure], None]:
         for axes, kind in zip(figure.subplots(1, 3), DASHES, strict=True):
             for network in ("hermes", "covadv-mst"):
                 _plot(axes, network, line(study, name, network, x, f"{kind}_messages"), kind)
+            for who, style in UNCOVERED.items() if kind != "publication" else ():
+                uncovered = line(study, name, "hermes", x, f"{kind}_messages_{who}")
+                label = f"Hermes without covering, per {who.removeprefix('per_')}"
+                axes.plot(
+                    uncovered.x, uncovered.mean, linestyle=style, color="#777777", linewidth=1, label=label
+                )
             axes.set_xlabel(f"event {x}")
             axes.set_ylabel(f"{kind} messages")
+            axes.legend(fontsize="small")
 
     return plot
 

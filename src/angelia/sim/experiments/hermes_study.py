@@ -38,7 +38,7 @@ from angelia.sim.experiments.overlays import NETWORKS, network, pan_of, route
 from angelia.sim.experiments.runners import local
 from angelia.sim.experiments.study import Row
 
-__all__ = ["FULL", "QUICK", "Plan", "Study", "Task", "run_study", "tasks"]
+__all__ = ["FULL", "QUICK", "Plan", "Study", "Task", "run_study", "save", "tasks"]
 
 TWO = ("hermes", "covadv-mst")
 
@@ -110,17 +110,22 @@ class Study(NamedTuple):
 
     def save(self, directory: Path) -> None:
         """Write the tables as Parquet and CSV."""
-        directory.mkdir(parents=True, exist_ok=True)
         for name, rows in zip(self._fields, self, strict=True):
-            columns = dict.fromkeys(column for row in rows for column in row)
-            table = pa.table({column: [row.get(column) for row in rows] for column in columns})
-            pyarrow.parquet.write_table(table, directory / f"{name}.parquet", compression="zstd")
-            pyarrow.csv.write_csv(table, directory / f"{name}.csv")
+            save(rows, directory, name)
 
     @classmethod
     def load(cls, directory: Path) -> Study:
         """Read the tables back."""
         return cls(*(pyarrow.parquet.read_table(directory / f"{n}.parquet").to_pylist() for n in cls._fields))
+
+
+def save(rows: list[Row], directory: Path, name: str) -> None:
+    """Write a table as Parquet and CSV; rows may lack columns that others have."""
+    directory.mkdir(parents=True, exist_ok=True)
+    columns = dict.fromkeys(column for row in rows for column in row)
+    table = pa.table({column: [row.get(column) for row in rows] for column in columns})
+    pyarrow.parquet.write_table(table, directory / f"{name}.parquet", compression="zstd")
+    pyarrow.csv.write_csv(table, directory / f"{name}.csv")
 
 
 # ---------------------------------------------------------------- what is run
