@@ -193,6 +193,16 @@ class LocalNetwork:
         with suppress(FileNotFoundError):
             (self.directory / "network.json").unlink()
 
+    def stop_surely(self) -> None:
+        """Stop all brokers, however often somebody presses Ctrl-C meanwhile."""
+        numbers = signal.SIGINT, signal.SIGTERM
+        before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+        try:
+            self.stop()
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+
     def _signal(self, broker: LocalBroker, number: signal.Signals) -> bool:
         if not self._is_alive(broker):
             return False
