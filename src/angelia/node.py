@@ -156,6 +156,8 @@ class Node:
             owner = self._clients.get(request.identity, given.client)
             if owner != given.client:
                 raise RequestError(f"the identity {request.identity!r} belongs to another client")
+            if type(request) is DefineType:
+                self._check_room(request.event_type)
             if self.router.takes_over(given):
                 self._clients[request.identity] = given.client
                 return []
@@ -315,18 +317,16 @@ class Node:
     def _define_type(self, request: DefineType, now: float) -> list[Effect]:
         new = request.event_type
         known = new.name in self.registry
-        self._check_room(new, known)
         (self.registry.modify if known else self.registry.add)(new, by=new.owner)
         return self._types_known((self.registry.get(new.name),), None)
 
-    def _check_room(self, new: EventType, known: bool) -> None:
+    def _check_room(self, new: EventType) -> None:
         """Types come from strangers, and stay for ever, at every broker."""
         if (size := len(encode(new))) > MAX_TYPE_BYTES:
             raise RequestError(f"the definition of {new.name} has {size} bytes, more than {MAX_TYPE_BYTES}")
-        if not known and self._max_types is not None and len(self.registry) >= self._max_types:
-            raise RequestError(
-                f"{self.name} knows {len(self.registry)} event types, and takes no more (--max-types)"
-            )
+        known, most = len(self.registry), self._max_types
+        if most is not None and known >= most and new.name not in self.registry:
+            raise RequestError(f"{self.name} knows {known} event types, and takes no more (--max-types)")
 
     def _learn_type(self, event_type: EventType, peer: str) -> list[Effect]:
         """Take over a newer definition and pass it on; the newest version wins everywhere."""

@@ -29,6 +29,12 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path, monke
     assert settings.policy == "drop_oldest"
 
 
+def test_an_option_that_is_not_there_is_told(tmp_path):
+    (tmp_path / "broker.toml").write_text('nme = "x"')
+    with pytest.raises(BrokerError, match=r"^there is no option nme$"):
+        load(tmp_path / "broker.toml")
+
+
 def test_lists_in_the_environment_are_json(monkeypatch):
     monkeypatch.setenv("ANGELIA_PEERS", '["127.0.0.1:1", "127.0.0.1:2"]')
     assert load().peers == ["127.0.0.1:1", "127.0.0.1:2"]

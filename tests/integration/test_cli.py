@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -237,6 +238,7 @@ def test_explain_tells_which_constraint_failed(tmp_path):
         (["types", "list", "--broker=tcp://127.0.0.1:1"], "cannot connect to tcp://127.0.0.1:1: "),
         (["types", "define", "/nowhere.json"], "cannot read /nowhere.json"),
         (["up", "--topology=ring"], "routing peer needs a network without cycles"),
+        (["up", "--port=65534"], "5 ports from 65534 on: the last port is 65535"),
         (["up", "--topology=moebius"], "there is no topology 'moebius'; there are "),
         (["up", "--routing=magic"], "there is no routing 'magic'; there are "),
         (["explain", "x = 1", "/nowhere.json"], "cannot read /nowhere.json: No such file or directory"),
@@ -290,3 +292,15 @@ def test_up_in_the_foreground_shows_a_table_and_ends_on_a_signal(tmp_path):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_a_network_that_cannot_start_says_so_at_once_and_leaves_nothing(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        started = time.monotonic()
+        said = error("up", "--brokers=2", f"--port={port - 1}", f"--dir={tmp_path}")
+        assert "b2 did not start: error: cannot listen on" in said
+        assert time.monotonic() - started < 25
+    assert "no network is up" in error("status", f"--dir={tmp_path}")
+    (tmp_path / "file").write_text("")
+    assert "cannot write to" in error("up", f"--dir={tmp_path / 'file'}")

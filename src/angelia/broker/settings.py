@@ -166,5 +166,7 @@ def load(config: Path | None = None, **flags: Any) -> BrokerSettings:
 
 def _problem(item: dict[str, Any]) -> str:
     place = ".".join(map(str, item["loc"]))
+    if item["type"] == "extra_forbidden":
+        return f"there is no option {place}"
     message = str(item["msg"]).removeprefix("Value error, ")
     return f"{place}: {message}" if place else message

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +22,7 @@ from rich.table import Table
 
 from angelia.client import RemoteClient, connect
 from angelia.demo.flights import TYPES, load
+from angelia.errors import BrokerError
 from angelia.event import Event
 from angelia.local import LocalNetwork
 from angelia.pattern import Pattern
@@ -76,7 +79,8 @@ def run(limit: int | None) -> bool:
     subscribers = _subscribers()
     with console.status("evaluating every filter on every flight, to compare with later"):
         expected = _expected(events, subscribers)
-    with tempfile.TemporaryDirectory(prefix="angelia-demo-") as folder:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: whatever was started is stopped
+    with tempfile.TemporaryDirectory(prefix="angelia-demo-", ignore_cleanup_errors=True) as folder:
         network = LocalNetwork.plan(Path(folder), BROKERS, "tree", "peer", lake=Path(folder) / "lake")
         with console.status(f"starting {BROKERS} brokers"):
             network.start()
@@ -86,9 +90,9 @@ def run(limit: int | None) -> bool:
             )
             traffic = asyncio.run(_publish(console, network, events, subscribers, expected))
         finally:
-            network.stop()
+            network.stop_surely()
         right = _compare(console, expected, subscribers)
-        _tell_traffic(console, traffic, len(events))
+        _tell_traffic(console, traffic, len(events), "all delivered" if right else "not all delivered")
         right = _pipeline(console, Path(folder), subscribers) and right
     console.print(
         f"\n{'[green]All as it should be' if right else '[red]Not as it should be'}[/] after "
@@ -117,13 +121,15 @@ async def _publish(
     publisher = await connect(network.brokers[PUBLISHER].address)
     for cls in TYPES:
         await publisher.define(cls)
-    await _known(clients)
+    async with _patience():
+        await _known(clients)
     subscriptions = [await clients[one.broker].subscribe(one.wanted, size=100_000) for one in subscribers]
     readers = [
         asyncio.create_task(_read(subscription, one))
         for subscription, one in zip(subscriptions, subscribers, strict=True)
     ]
-    await _settled(network)
+    async with _patience():
+        await _settled(network)
     before = await _sent(network)
     started = time.perf_counter()
     with _progress(console) as progress:
@@ -151,6 +157,15 @@ async def _read(notifications: Any, subscriber: Subscriber) -> None:
     async for item in notifications:
         found = item if isinstance(item, tuple) else (item,)
         subscriber.ids.append(tuple(str(event.id) for event in found))
+
+
+@asynccontextmanager
+async def _patience() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield
+    except TimeoutError:
+        raise BrokerError(f"the brokers were not ready after {PATIENCE:g} s") from None
 
 
 async def _known(clients: Sequence[RemoteClient]) -> None:
@@ -216,10 +231,10 @@ def _compare(console: Console, expected: Expected, subscribers: Sequence[Subscri
     return right
 
 
-def _tell_traffic(console: Console, traffic: dict[str, float], published: int) -> None:
+def _tell_traffic(console: Console, traffic: dict[str, float], published: int, how: str) -> None:
     flooding, sent = published * (BROKERS - 1), traffic["sent"]
     console.print(
-        f"{published:,} events published, {published / traffic['seconds']:,.0f} a second, all delivered. "
+        f"{published:,} events published, {published / traffic['seconds']:,.0f} a second, {how}. "
         f"{sent:,.0f} messages on links between brokers; flooding would have sent {flooding:,} "
         f"({flooding / max(1, sent):.1f} times as many)."
     )

@@ -58,17 +58,10 @@ def up(
         with suppress(KeyboardInterrupt):
             _watch(network)
     except BaseException:
-        _stop(network)
+        network.stop_surely()
         raise
-    _stop(network)
+    network.stop_surely()
     typer.echo("all brokers have stopped")
-
-
-def _stop(network: LocalNetwork) -> None:
-    """Stop all brokers, however often somebody presses Ctrl-C meanwhile."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    network.stop()
 
 
 def _watch(network: LocalNetwork) -> None:

@@ -71,6 +71,9 @@ class LocalNetwork:
     ) -> LocalNetwork:
         """A network that is not started yet. Port 0: any that are free."""
         _check(count, topology, routing)
+        for first in (port, http_port or 0):
+            if first + count - 1 > 65535:
+                raise RequestError(f"{count} ports from {first} on: the last port is 65535")
         ports = list(range(port, port + count)) if port else free_ports(count)
         names = [f"b{number}" for number in range(1, count + 1)]
         brokers = [
@@ -95,7 +98,10 @@ class LocalNetwork:
 
     def start(self) -> None:
         """Start all processes and wait until every link is there; or stop them, and say what was wrong."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BrokerError(f"cannot write to {self.directory}: {error.strerror}") from None
         try:
             for broker in self.brokers:
                 self.start_one(broker.name)
@@ -120,7 +126,8 @@ class LocalNetwork:
     async def _linked(self, deadline: float) -> None:
         for broker in self.brokers:
             while not await self._is_linked(broker):
-                self._check_alive(broker.name)
+                for one in self.brokers:  # a link is missing, too, if it is the other one that has ended
+                    self._check_alive(one.name)
                 if time.monotonic() > deadline:
                     raise BrokerError(
                         f"{broker.name} is not linked after {START:g} s; see {self.log(broker.name)}"
@@ -190,8 +197,18 @@ class LocalNetwork:
             self._signal(broker, signal.SIGKILL)
         for process in self._processes.values():
             process.wait()
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             (self.directory / "network.json").unlink()
+
+    def stop_surely(self) -> None:
+        """Stop all brokers, however often somebody presses Ctrl-C meanwhile."""
+        numbers = signal.SIGINT, signal.SIGTERM
+        before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+        try:
+            self.stop()
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
 
     def _signal(self, broker: LocalBroker, number: signal.Signals) -> bool:
         if not self._is_alive(broker):

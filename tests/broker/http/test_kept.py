@@ -131,6 +131,53 @@ async def test_what_a_sink_has_said_holds_for_the_next_process(tmp_path):
             assert [request[2]["ce-id"] for request in later.deliveries] == ["after"]
 
 
+@asynchronous
+async def test_what_was_answered_is_there_though_the_kill_comes_in_the_midst_of_others(tmp_path):
+    answered, removed = set(), set()
+
+    async def change_again_and_again(first):
+        with contextlib.suppress(httpx.HTTPError):
+            while True:
+                name = await first.subscribe(wanted(sink))
+                answered.add(name)
+                if len(answered) % 3 == 0:
+                    assert (await first.http.delete(f"/subscriptions/{name}")).status_code == 200
+                    removed.add(name)
+
+    async with Sink().open() as sink:
+        async with Process.started(tmp_path) as first:
+            busy = [asyncio.create_task(change_again_and_again(first)) for _ in range(8)]
+            await eventually(lambda: len(removed) > 10)
+            await first.killed()
+            await asyncio.gather(*busy)
+        async with Process.started(tmp_path) as second:
+            there = {one["id"] for one in (await second.http.get("/subscriptions")).json()}
+    unanswered = 8  # of each who asked, one change may have been made and not told
+    assert len(answered - removed - there) <= unanswered
+    assert not there & removed
+    assert len(there - answered) <= unanswered
+
+
+@asynchronous
+async def test_a_webhook_that_a_type_defined_since_has_no_place_for_ends_and_the_others_go_on(tmp_path):
+    async with Sink().open() as sink:
+        async with broker(state=tmp_path, http="127.0.0.1:0", webhook_targets=LOCAL) as first:
+            http = httpx.AsyncClient(base_url=first.describe()["http"], trust_env=False)
+            async with http:
+                odd = wanted(sink, filters=[{"angelia": "flights.Quote: colour = 1"}])
+                names = [
+                    (await http.post("/subscriptions", json=one)).json()["id"] for one in (odd, wanted(sink))
+                ]
+                assert (await http.post("/types", json=QUOTE)).status_code == 201
+        async with broker(state=tmp_path, http="127.0.0.1:0", webhook_targets=LOCAL) as second:
+            http = httpx.AsyncClient(base_url=second.describe()["http"], trust_env=False)
+            async with http:
+                ended, active = (await http.get("/subscriptions")).json()
+        assert [ended["id"], active["id"]] == names
+        assert (ended["delivery"]["status"], active["delivery"]["status"]) == ("ended", "active")
+        assert "colour" in ended["delivery"]["reason"]
+
+
 # ------------------------------------------------ the file
 
 

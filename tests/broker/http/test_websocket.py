@@ -1,6 +1,7 @@
 """GET /ws: CloudEvents both ways."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -44,6 +45,24 @@ async def test_a_socket_can_hear_itself():
     async with door() as opened, ws(opened, "?filter=true") as socket:
         await socket.send(json.dumps(cloudevent()))
         assert json.loads(await socket.recv())["data"] == {"x": 1}
+
+
+@asynchronous
+async def test_who_sends_faster_than_can_be_published_is_not_read_from():
+    """While a publication waits for a subscriber, what the socket sends stays in the kernel, not with us."""
+    message = json.dumps(cloudevent(data={"x": 1, "load": "x" * 50_000}))
+    async with door() as opened, ws(opened) as socket:
+        blocked = opened.bus.client("slow").subscribe("exists x", size=1)  # the policy is block
+        sent = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                while len(sent) < 1000:
+                    await socket.send(message)
+                    sent.append(message)
+        assert len(sent) < 1000  # 50 MB are more than buffers hold
+        for _ in range(10):
+            assert (await blocked.get())["x"] == 1
+        socket.transport.abort()
 
 
 @pytest.mark.parametrize("offered", [(), ("mqtt",), ("cloudevents.avro",)])

@@ -231,14 +231,22 @@ class Webhooks:
         for kept in self._state.webhooks() if self._state is not None else ():
             try:
                 resource = Resource(kept.document, registry)
-                webhook = Webhook(kept.id, resource, self._sink(resource), self, kept.key)
-                webhook.delivery.status, webhook.delivery.reason = kept.status, kept.reason
-                if kept.status == "active":
-                    webhook.subscribe(kept.rate)
             except (Problem, AngeliaError) as error:
                 raise BrokerError(f"the webhook {kept.id} that was kept cannot go on: {error}") from None
+            webhook = Webhook(kept.id, resource, self._sink(resource), self, kept.key)
+            webhook.delivery.status, webhook.delivery.reason = kept.status, kept.reason
             self._webhooks[kept.id] = webhook
-            webhook.start()
+            if kept.status == "active":
+                self._resume(webhook, kept.rate)
+
+    def _resume(self, webhook: Webhook, rate: int | None) -> None:
+        """Begin again; a type that was defined since may not have what the filter asks for."""
+        try:
+            webhook.subscribe(rate)
+        except AngeliaError as error:
+            webhook.delivery.status, webhook.delivery.reason = "ended", str(error)
+            log.error("the webhook %s cannot go on: %s", webhook.name, error)
+        webhook.start()
 
     async def create(self, resource: Resource) -> Webhook:
         """Subscribe, after the sink has allowed it."""
