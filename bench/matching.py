@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,27 +70,32 @@ def _timed(work: Callable[[Any], Any], things: Sequence[Any]) -> float:
     return time.process_time() - started
 
 
-def built(make: Callable[[], Any]) -> tuple[Any, float]:
-    """What is made, and how many seconds of CPU time that took."""
+def built(make: Callable[[Any], Any], some: Any) -> tuple[Any, float]:
+    """What is made of some filters, and how many seconds of CPU time that took."""
     gc.collect()
     gc.freeze()  # or the collector walks over all filters again and again
     started = time.process_time()
-    made = make()
+    made = make(some)
     return made, time.process_time() - started
 
 
-def compiled(some: Sequence[Filter]) -> Matcher:
+def compiled(some: Mapping[int, Filter]) -> Matcher:
     """A matcher with the filters."""
     matcher = Matcher(engine="compiled")
-    matcher.add_all(list(enumerate(some)))
+    matcher.add_all(some)
     return matcher
 
 
 def pure(some: Sequence[Filter]) -> Matcher:
     """The same, in pure Python."""
     matcher = Matcher(engine="pure")
-    matcher.add_all(list(enumerate(some)))
+    matcher.add_all(enumerate(some))
     return matcher
+
+
+def by_number(some: Sequence[Filter]) -> dict[int, Filter]:
+    """Filters with ids."""
+    return dict(enumerate(some))
 
 
 def table_of(rows: list[dict[str, Any]]) -> pa.Table:
@@ -124,9 +129,9 @@ def standard_row(some: Sequence[Filter], rows: list[dict[str, Any]], seconds: fl
     """All engines on the standard workload."""
     count = len(some)
     note(f"standard workload, {count:,} filters")
-    matcher, build = built(lambda: compiled(some))
+    matcher, build = built(compiled, by_number(some))
     for _ in range(2 if count <= 100_000 else 0):  # the best of three, as everywhere
-        build = min(build, built(lambda: compiled(some))[1])
+        build = min(build, built(compiled, by_number(some))[1])
     result: dict[str, Any] = {"filters": count, "build_us": build / count * 1e6, "build_s": build}
     result["bytes"] = matcher.stats().bytes / count
     result["matches"] = check_equal({"match": matcher.match}, matcher, rows[:256])
@@ -147,7 +152,7 @@ def standard_row(some: Sequence[Filter], rows: list[dict[str, Any]], seconds: fl
     baselines: dict[str, Any] = {"pure": pure, "b2": AccessPredicate, "roaring": Roaring, "naive": Naive}
     for name, make in baselines.items():
         note(f"  {name}")
-        engine, result[f"{name}_build_s"] = built(lambda make=make: make(some))  # type: ignore[misc]
+        engine, result[f"{name}_build_s"] = built(make, some)
         check_equal({name: engine.match}, matcher, rows[: 2 if count >= 100_000 else 20])
         result[name] = rate(engine.match, rows, seconds / 2)
         del engine
@@ -194,7 +199,7 @@ def worst_row(case: WorstCase, count: int, seconds: float) -> dict[str, Any]:
     some = filters(count, 2, case.make)
     draw = random.Random(3)
     rows = events(4096, 5) if case.event is None else [case.event(draw) for _ in range(4096)]
-    matcher, build = built(lambda: compiled(some))
+    matcher, build = built(compiled, by_number(some))
     size = 512 if case.name in ("!= only", "50% selectivity") else 4096
     result: dict[str, Any] = {"case": case.name, "filters": count, "build_us": build / count * 1e6}
     result["bytes"] = matcher.stats().bytes / count
@@ -275,7 +280,7 @@ def changes(some: Sequence[Filter], rows: list[dict[str, Any]]) -> dict[str, Any
     """
     note(f"changes on {len(some):,} filters")
     late = some[-min(len(some) // 2, 20_000) :]
-    matcher = compiled(some[: len(some) - len(late)])
+    matcher = compiled(by_number(some[: len(some) - len(late)]))
     gc.collect()
     gc.freeze()
     started = time.process_time()
@@ -544,7 +549,7 @@ def main() -> None:
     largest = 10_000 if options.quick else 1_000_000 if options.full else 100_000
     sizes = [size for size in TARGETS if size <= largest]
     seconds, begun = 0.3 if options.quick else 1.0, time.perf_counter()
-    compiled(filters(1_000))  # loads the kernels, which is no part of building
+    compiled(by_number(filters(1_000)))  # loads the kernels, which is no part of building
     note("making filters and events")
     gc.disable()
     some = filters(sizes[-1], 1, standard)

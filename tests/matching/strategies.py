@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -53,6 +55,7 @@ def _literal(value: Any) -> str:
     return print_literal(value)
 
 
+@cache
 def _constraints(name: str, values: tuple[Any, ...], operators: tuple[str, ...]) -> st.SearchStrategy[str]:
     one = st.sampled_from(values).map(_literal)
     return st.one_of(
@@ -62,6 +65,7 @@ def _constraints(name: str, values: tuple[Any, ...], operators: tuple[str, ...])
     )
 
 
+@cache
 def constraints(name: str) -> st.SearchStrategy[str]:
     """One constraint on an attribute, of any operator."""
     texts = ("prefix", "suffix", "contains")
@@ -83,23 +87,28 @@ def constraints(name: str) -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def _same_name(name: str) -> st.SearchStrategy[str]:
     """Several constraints on one attribute, which have to hold for the same value."""
     return st.lists(constraints(name), min_size=2, max_size=3).map(lambda parts: " and ".join(parts))
 
 
+def _of_some(
+    names: tuple[str, ...], strategy: Callable[[str], st.SearchStrategy[str]]
+) -> st.SearchStrategy[str]:
+    """One of the strategies by name; these are made once, which takes longer than to draw from them."""
+    return st.one_of(*map(strategy, names))
+
+
 def _context() -> st.SearchStrategy[str]:
-    return st.sampled_from(CONTEXT).flatmap(
-        lambda name: _constraints(name, ("a", "ab", *TYPES), (*ORDER, "prefix"))
-    )
+    return _of_some(CONTEXT, lambda name: _constraints(name, ("a", "ab", *TYPES), (*ORDER, "prefix")))
 
 
+@cache
 def _texts() -> st.SearchStrategy[str]:
-    names = st.sampled_from(NAMES)
     leaves = st.one_of(
-        names.flatmap(constraints),
-        names.flatmap(constraints),
-        names.flatmap(_same_name),
+        _of_some(NAMES, constraints),
+        _of_some(NAMES, _same_name),
         _context(),
         st.sampled_from(TYPES).map(lambda name: f"({name}:)"),
     )
@@ -121,6 +130,7 @@ def _parsed(text: str) -> Filter:
         return Filter.parse("x = 1")
 
 
+@cache
 def filters() -> st.SearchStrategy[Filter]:
     """Any filter; now and then one that all events match, or none."""
     return st.one_of(
@@ -144,12 +154,14 @@ SCALARS = st.one_of(
 )
 
 
+@cache
 def attributes() -> st.SearchStrategy[dict[str, Any]]:
     """The attributes of an event: some missing, some of another kind than filters ask for, some lists."""
     values = st.one_of(SCALARS, SCALARS, SCALARS, st.lists(SCALARS, max_size=3).map(tuple))
     return st.dictionaries(st.sampled_from((*NAMES, "unknown")), values, max_size=4)
 
 
+@cache
 def events() -> st.SearchStrategy[Event]:
     """Events with and without a context."""
     texts = st.sampled_from((None, "a", "ab", "abc"))

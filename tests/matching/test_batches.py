@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ TEXTS = (
 )  # fmt: skip
 
 
+@cache
 def matcher_of(texts: tuple[str, ...] = TEXTS, engine: Any = "compiled") -> Matcher:
     matcher = Matcher(engine=engine)
     matcher.add_all({i: Filter.parse(text) for i, text in enumerate(texts)})

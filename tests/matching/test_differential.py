@@ -49,7 +49,7 @@ def parts(offsets: Any, found: Any) -> list[list[Any]]:
     return [sorted(found[offsets[i] : offsets[i + 1]]) for i in range(len(offsets) - 1)]
 
 
-@settings(checked, max_examples=900 * CASES)
+@settings(checked, max_examples=2000 * CASES)
 @given(
     st.lists(st.tuples(filters(), st.sampled_from((None, "p", "q"))), max_size=8),
     st.integers(0, 8),

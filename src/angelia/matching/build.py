@@ -149,8 +149,8 @@ class _Trie:
         op, slot = headers & OP_MASK, headers >> SLOT_SHIFT
         named = np.bincount(flat, minlength=len(headers)).astype(np.float64)
         share = np.full(len(headers), 0.5)
-        for ops in ((POINT,), (TEXT,)):
-            which = np.isin(op, ops)
+        for kind in (POINT, TEXT):
+            which = op == kind
             total = np.bincount(slot[which], named[which] + 1)
             share[which] = (named[which] + 1) / total[slot[which]]
         texts = op == TEXT
@@ -385,7 +385,7 @@ def _ranked_sets(draft: Draft, ranks: Words) -> Words:
     parts = np.array(draft.parts, np.int64).reshape(-1, PART_WORDS)
     begins = np.zeros(len(members), np.int64)
     begins[a[headers & OP_MASK == SET]] = 1
-    begins[parts[np.isin(parts[:, 0], (SET, OUTSIDE)), 1]] = 1
+    begins[parts[(parts[:, 0] == SET) | (parts[:, 0] == OUTSIDE), 1]] = 1
     return members[np.lexsort((members, np.cumsum(begins)))]
 
 

@@ -47,8 +47,9 @@ class SlotDraft:
     """An attribute while filters are read: its bounds, and the numbers of its literals by what they say."""
 
     __slots__ = (
-        "bools", "domains", "first", "has_points", "highs", "index", "last", "lows", "name", "numbers",
-        "orders_strings", "places", "points", "ranges", "sides", "strings", "takes_ranges", "texts", "times",
+        "bools", "domains", "first", "has_points", "highs", "index", "last", "lows", "name", "note_high",
+        "note_low", "note_place", "note_side", "numbers", "orders_strings", "places", "points", "ranges",
+        "sides", "strings", "takes_ranges", "texts", "times",
     )  # fmt: skip
 
     def __init__(self, name: str, index: int, first: int, takes_ranges: bool) -> None:
@@ -61,6 +62,8 @@ class SlotDraft:
         self.lows, self.highs = array("d"), array("d")
         self.sides = array("B")
         self.places = array("q")
+        self.note_low, self.note_high = self.lows.append, self.highs.append
+        self.note_side, self.note_place = self.sides.append, self.places.append
         self.domains: dict[tuple[Domain, bool], int] = {}  # all others
         self.texts: dict[tuple[str, str], int] = {}
         self.has_points = False
@@ -110,8 +113,10 @@ class Draft:
     def read(self, filters: Iterable[Filter]) -> None:
         """Add filters. The commonest literals are noted here without a call, those of numbers as they are."""
         slots, flat, ends, number = self.slots, self.flat, self.ends, Kind.NUMBER
+        note = flat.append
         for filter_ in filters:
-            for conjunction in filter_.conjunctions:
+            conjunctions = filter_.conjunctions
+            for conjunction in conjunctions:
                 for name, condition in conjunction.conditions.items():
                     slot = slots.get(name) or self._slot(name)
                     some = condition.some
@@ -122,17 +127,17 @@ class Draft:
                             if points is None:
                                 if not some.excluded:
                                     low, high = some.low, some.high
-                                    slot.lows.append(low[1] if len(low) > 1 else nan)
-                                    slot.highs.append(high[1] if len(high) > 1 else nan)
-                                    slot.sides.append((low[-1] & 1) + 2 * (high[-1] & 1))
-                                    slot.places.append(len(flat))
+                                    slot.note_low(low[1] if len(low) > 1 else nan)
+                                    slot.note_high(high[1] if len(high) > 1 else nan)
+                                    slot.note_side((low[-1] & 1) + 2 * (high[-1] & 1))
+                                    slot.note_place(len(flat))
                                     literal = 0  # which `build` knows later
                             elif len(points) == 1:
                                 (value,) = points
-                                slot.lows.append(value)  # type: ignore[arg-type] # it is a number
-                                slot.highs.append(value)  # type: ignore[arg-type]
-                                slot.sides.append(2)
-                                slot.places.append(len(flat))
+                                slot.note_low(value)  # type: ignore[arg-type] # it is a number
+                                slot.note_high(value)  # type: ignore[arg-type]
+                                slot.note_side(2)
+                                slot.note_place(len(flat))
                                 slot.has_points = True
                                 literal = 0
                         elif points is None:
@@ -142,15 +147,16 @@ class Draft:
                             (value,) = points
                             if value is not True and value is not False:  # which equal 1 and 0
                                 literal = slot.points.get(value)
-                        flat.append(self._new(slot, some) if literal is None else literal)
-                    for domain in condition.none or ():
-                        flat.append(self._literal(slot, domain, True))
+                        note(self._new(slot, some) if literal is None else literal)
+                    if condition.none:
+                        for domain in condition.none:
+                            note(self._literal(slot, domain, True))
                 if conjunction.types or conjunction.not_types:
                     self._read_types(conjunction.types, conjunction.not_types)
                 if len(flat) == ends[-1]:
-                    flat.append(self._always())
+                    note(self._always())
                 ends.append(len(flat))
-            self.conjunctions.append(len(filter_.conjunctions))
+            self.conjunctions.append(len(conjunctions))
 
     def _new(self, slot: SlotDraft, some: Domain) -> int:
         """The number of a literal that `read` did not find."""

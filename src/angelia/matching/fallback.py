@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from math import frexp, isinf
+from math import frexp, inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from angelia.event import Kind
@@ -30,9 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["PureIndex"]
 
 SLICE = 128  # filters let go of between two pauses
+CROWD = 4  # entries under one value from which on another access may be better
+NARROW = 64  # a range is narrow if so many would lie side by side among those that are known
+CLASS_BITS = 4  # ranges are together whose lengths differ by less than a factor of two to the power of it
+LONG_TEXT = 3  # characters from which on a suffix or part is taken for rare
 MAX_KEYS = 64  # values of an `in` list up to which a conjunction is filed under each of them
 
 Check = Callable[[Any], bool]
+
+_LISTS = (tuple, list)
 
 
 class _Entry:
@@ -136,6 +142,8 @@ class PureIndex:
                 score = _rank_access(condition.some), self._crowd(each, condition.some)
                 if score < best:
                     best, name = score, each
+        if best[0] == _KEY and best[1][0] > CROWD:
+            best, name = self._less_crowded(conditions, best, name)
         if name and best[0] <= _KEYS and not conditions[name].none:
             entry.held = name
         if best[0] >= _ONE_SIDED and entry.conjunction.types:
@@ -146,6 +154,19 @@ class PureIndex:
         domain = conditions[name].some
         assert domain is not None
         return access.places(domain, best[0])
+
+    def _less_crowded(
+        self, conditions: Mapping[str, Condition], best: tuple[int, tuple[int, int]], name: str
+    ) -> tuple[tuple[int, tuple[int, int]], str]:
+        """A prefix or narrow range that shares its place with fewer than a value that very many name."""
+        least = best[1][0]
+        for each, condition in conditions.items():
+            domain, access = condition.some, self._accesses.get(each)
+            if domain is not None and access is not None:
+                rank = _rank_access(domain)
+                if rank in (_PREFIX, _TWO_SIDED) and (crowd := access.neighbours(domain, rank)) < least:
+                    best, name, least = (rank, (0, 0)), each, crowd
+        return best, name
 
     def _crowd(self, name: str, domain: Domain) -> tuple[int, int]:
         """How many are filed under the values of a domain already; of equals, few other values are worse."""
@@ -159,11 +180,11 @@ class PureIndex:
         found: list[Any] = []
         seen: set[Any] = set()
         for entry in self._matching(values):
-            if not entry.shared:
-                found.append(entry.id)
-            elif entry.id not in seen:
+            if entry.shared:
+                if entry.id in seen:
+                    continue
                 seen.add(entry.id)
-                found.append(entry.id)
+            found.append(entry.id)
         return found
 
     def match_any(self, values: Mapping[str, Any]) -> bool:
@@ -183,13 +204,15 @@ class PureIndex:
         get, registry = values.get, self._registry
         listed: set[int] = set()
         for candidates, several in self._candidates(values):
-            for entry in candidates:
-                if several:
+            if several:
+                for entry in candidates:
                     if id(entry) not in listed and self._holds(entry, values, True):
                         listed.add(id(entry))
                         yield entry
-                    continue
-                for name, check in entry._checks or entry.checks:
+                continue
+            for entry in candidates:
+                checks = entry._checks
+                for name, check in entry.checks if checks is None else checks:
                     if not check(get(name)):
                         break
                 else:
@@ -208,16 +231,17 @@ class PureIndex:
     def _candidates(self, values: Mapping[str, Any]) -> Iterator[tuple[Iterable[_Entry], bool]]:
         """Entries that may match, and whether they were found by one value of a list."""
         accesses = self._accesses
-        yield self._always, False
+        if self._always:
+            yield self._always, False
         for name, value in values.items():
             access = accesses.get(name)
-            if access is None:
+            if access is None or value is None:
                 continue
-            if type(value) is tuple or type(value) is list:
+            if type(value) in _LISTS:
                 for element in value:
                     for candidates in access.find(element):
                         yield candidates, True
-            elif value is not None:
+            else:
                 for candidates in access.find(value):
                     yield candidates, False
         if self._typed:
@@ -242,26 +266,30 @@ def _value(values: Mapping[str, Any], name: str) -> Any:
 # ---------------------------------------------------------------- accesses
 
 # How good an access a domain makes, the best first.
-_KEY, _KEYS, _PREFIX, _TEXTS, _TWO_SIDED, _ONE_SIDED, _PRESENT, _NOWHERE = range(8)
+_KEY, _KEYS, _PREFIX, _TEXTS, _TWO_SIDED, _SHORT_TEXTS, _ONE_SIDED, _PRESENT, _NOWHERE = range(9)
 
 
 def _rank_access(domain: Domain) -> int:
     if domain.points is not None:
         return _KEY if len(domain.points) == 1 else _KEYS if len(domain.points) <= MAX_KEYS else _PRESENT
     if domain.kind is Kind.STRING:
-        return _PREFIX if domain.prefix else _TEXTS if domain.suffix or domain.contains else _PRESENT
+        if domain.prefix:
+            return _PREFIX
+        longest = max(len(domain.suffix), *map(len, domain.contains), 0)
+        return _TEXTS if longest >= LONG_TEXT else _SHORT_TEXTS if longest else _PRESENT
     if domain.kind is None or not (domain.has_low or domain.has_high):
         return _PRESENT
     return _TWO_SIDED if domain.has_low and domain.has_high else _ONE_SIDED
 
 
 class _Ranges(_Home):
-    """Places by the low (or high) ends of ranges, which are also kept sorted."""
+    """Places by the low (or high) ends of ranges, which are also kept sorted. None is longer than `width`."""
 
-    __slots__ = ("ends",)
+    __slots__ = ("ends", "width")
 
-    def __init__(self) -> None:
+    def __init__(self, width: float = inf) -> None:
         self.ends: list[Any] = []
+        self.width = width
 
     def place(self, key: Any) -> _Place:
         """The place of an end, a new one if need be."""
@@ -274,9 +302,22 @@ class _Ranges(_Home):
         super().forget(key)
         del self.ends[bisect_left(self.ends, key)]
 
-    def between(self, first: int, last: int | None) -> Iterator[_Place]:
+    def between(self, first: int, last: int | None) -> Iterable[_Place]:
         """The places of some of the ends."""
         return map(self.__getitem__, self.ends[first:last])
+
+    def lowest(self, value: Any) -> Any:
+        """What the low end of a range that holds a time, or a number of 2^53 or more, is not below."""
+        width = self.width
+        if isinstance(value, datetime):
+            try:
+                return value - timedelta(seconds=width)
+            except OverflowError:
+                return datetime.min.replace(tzinfo=value.tzinfo)
+        if isinf(value) or isinf(width):
+            return -inf
+        # Beyond 2^53 a float less a little is the same float: integers are exact.
+        return int(value) - int(max(width, 1.0))
 
 
 class _Texts(_Home):
@@ -348,70 +389,86 @@ class _Access:
         if access == _PREFIX:
             prefix = domain.prefix
             return [self._prefixes.setdefault(len(prefix), _Home()).place(prefix)]
-        if access == _TEXTS:
+        if access in (_TEXTS, _SHORT_TEXTS):
             return [self._texts.place_of(domain)]
         if access == _PRESENT:
             return [self._present]
         return [self._ranges(domain, access).place(domain.low[1] if domain.has_low else domain.high[1])]
 
+    def neighbours(self, domain: Domain, access: int) -> float:
+        """How many entries lie where one with a prefix or a range does that is narrow; else very many."""
+        if access == _PREFIX:
+            prefix = domain.prefix
+            return len(self._prefixes.get(len(prefix), {}).get(prefix, ()))
+        if domain.kind is Kind.TIMESTAMP:
+            return inf
+        ranges = self._classes[False].get(_class_of(domain))
+        if ranges is None or len(ranges) < 2:
+            return inf
+        low, high = domain.low[1], domain.high[1]
+        if NARROW * (high - low) > ranges.ends[-1] - ranges.ends[0]:
+            return inf
+        return bisect_right(ranges.ends, high) - bisect_left(ranges.ends, low - ranges.width)
+
     def _ranges(self, domain: Domain, access: int) -> _Ranges:
         is_time = domain.kind is Kind.TIMESTAMP
         if access == _ONE_SIDED:
             return (self._lows if domain.has_low else self._highs)[is_time]
-        return self._classes[is_time].setdefault(_magnitude(domain.high[1] - domain.low[1]), _Ranges())
+        of = _class_of(domain)
+        found = self._classes[is_time].get(of)
+        if found is None:
+            found = self._classes[is_time][of] = _Ranges(inf if of == _UNBOUNDED else 2.0**of)
+        return found
 
-    def find(self, value: Any) -> Iterator[_Place]:
+    def find(self, value: Any) -> list[_Place]:
         """The places that a value leads to."""
         cls = type(value)
+        places: list[_Place] = []
         found = (self._bools if cls is bool else self._points).get(value)
         if found:
-            yield found
+            places.append(found)
         if self._present:
-            yield self._present
+            places.append(self._present)
         if cls is str:
             for size, prefixes in self._prefixes.items():
                 found = prefixes.get(value[:size])
                 if found:
-                    yield found
+                    places.append(found)
             if self._texts:
-                yield from self._texts.find(value)
+                places += self._texts.find(value)
         elif cls is not bool and value == value:
-            yield from self._find_ranges(value, cls is datetime)
+            self._find_ranges(value, cls is datetime, places)
+        return places
 
-    def _find_ranges(self, value: Any, is_time: bool) -> Iterator[_Place]:
+    def _find_ranges(self, value: Any, is_time: bool, places: list[_Place]) -> None:
         lows, highs = self._lows[is_time], self._highs[is_time]
         if lows:
-            yield from lows.between(0, bisect_right(lows.ends, value))
+            places += lows.between(0, bisect_right(lows.ends, value))
         if highs:
-            yield from highs.between(bisect_left(highs.ends, value), None)
-        for magnitude, ranges in self._classes[is_time].items():
-            if ranges:
-                first = bisect_left(ranges.ends, _below(value, magnitude))
-                yield from ranges.between(first, bisect_right(ranges.ends, value))
+            places += highs.between(bisect_left(highs.ends, value), None)
+        is_exact = not is_time and -EXACT < value < EXACT
+        for ranges in self._classes[is_time].values():
+            ends = ranges.ends
+            last = bisect_right(ends, value)
+            if last:
+                low = value - ranges.width if is_exact else ranges.lowest(value)
+                first = bisect_left(ends, low, 0, last)
+                if first < last:
+                    places += ranges.between(first, last)
 
 
 _UNBOUNDED = 1000  # an exponent that stands for any length
+EXACT = 2**53  # integers below this are floats too
 
 
-def _magnitude(distance: Any) -> int:
-    """An exponent such that the distance is well below two to the power of it."""
+def _class_of(domain: Domain) -> int:
+    """The class of a range by its length: an exponent, of a power of two that is well above that."""
+    distance = domain.high[1] - domain.low[1]
     if isinstance(distance, timedelta):
         distance = distance.total_seconds()
-    return _UNBOUNDED if isinf(distance) else min(frexp(distance)[1] + 1, _UNBOUNDED)
-
-
-def _below(value: Any, magnitude: int) -> Any:
-    """What the low end of a range that holds `value` is not below, by the magnitude of its length."""
-    if isinstance(value, datetime):
-        try:
-            return value - timedelta(seconds=2.0**magnitude)
-        except OverflowError:
-            return datetime.min.replace(tzinfo=value.tzinfo)
-    if magnitude == _UNBOUNDED or isinf(value):
-        return float("-inf")
-    # Beyond 2^53 a float less a little is the same float: integers are exact.
-    exact = int(value) if abs(value) >= 2**53 else value
-    return exact - 2 ** max(magnitude, 0)
+    if isinf(distance):
+        return _UNBOUNDED
+    return min(-(-(frexp(distance)[1] + 1) // CLASS_BITS) * CLASS_BITS, _UNBOUNDED)
 
 
 # ---------------------------------------------------------------- checks
@@ -419,23 +476,43 @@ def _below(value: Any, magnitude: int) -> Any:
 
 def _check(condition: Condition) -> Check:
     """A function that tells whether a condition holds for a value; a fast one for common cases."""
-    some = condition.some
-    if condition.none or some is None or some.kind is None:
-        return _checked_by(condition)
-    if some.points is not None and len(some.points) == 1 and some.kind is not Kind.BOOLEAN:
-        (point,) = some.points
-        return lambda value: (
-            (value == point and value is not True and value is not False)
-            or (type(value) in (tuple, list) and condition.holds(tuple(value)))
-        )
+    some, holds = condition.some, condition.holds
+    if condition.none or some is None:
+        return lambda value: holds(tuple(value) if type(value) is list else value)
+    if some.kind is None:
+        return lambda value: value is not None and value not in ((), [])
     if some.kind is Kind.NUMBER and some.points is None and not some.excluded:
         return _range_check(condition, some)
-    return _checked_by(condition)
+    if some.kind is Kind.STRING:
+        return _string_check(condition, some)
+    return lambda value: holds(tuple(value)) if type(value) in _LISTS else value is not None and value in some
 
 
-def _checked_by(condition: Condition) -> Check:
-    holds = condition.holds
-    return lambda value: holds(tuple(value) if type(value) is list else value)
+def _string_check(condition: Condition, domain: Domain) -> Check:
+    holds, test = condition.holds, _string_test(domain)
+
+    def check(value: Any) -> bool:
+        if type(value) is str:
+            return test(value)
+        return type(value) in _LISTS and holds(tuple(value))
+
+    return check
+
+
+def _string_test(domain: Domain) -> Callable[[str], bool]:
+    """Whether a string is in a domain; without a call of ours for the plainest domains."""
+    if domain.points is not None:
+        return domain.points.__contains__
+    plain = not (domain.excluded or domain.patterns or domain.low[2])
+    prefix, suffix, contains = domain.prefix, domain.suffix, domain.contains
+    if plain and prefix and not suffix and not contains:
+        return lambda value: value.startswith(prefix)
+    if plain and suffix and not contains and not domain.has_low and not domain.has_high:
+        return lambda value: value.endswith(suffix)
+    if plain and len(contains) == 1 and not suffix and not domain.has_low and not domain.has_high:
+        (part,) = contains
+        return lambda value: part in value
+    return domain.__contains__
 
 
 def _range_check(condition: Condition, domain: Domain) -> Check:

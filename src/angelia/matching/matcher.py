@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from angelia.errors import MatcherError, UnknownFilterError
 from angelia.event import Event
 from angelia.filter import Explanation, Filter
+from angelia.matching.fallback import PureIndex
 from angelia.matching.ready import readiness
 from angelia.matching.store import FRESH, Retired, Store, snapshot_of
 from angelia.matching.values import ODD, checked, checked_all, csr, event_of, is_plain, rows_of, values_of
@@ -80,10 +81,10 @@ class Matcher:
             if len(new) < len(pairs):
                 raise MatcherError("an id is given twice among the filters to add")
             ids, some = list(new), list(new.values())
-            self._store.check_new(ids, some)
             if self._is_compiled(len(new)):
                 self._store.add_all(ids, some, link)
             else:
+                self._store.check_new(ids, some)
                 for id_, filter_ in new.items():
                     self._store.add(id_, filter_, link)
 
@@ -134,7 +135,7 @@ class Matcher:
             found = found + snapshot.match(values) if found else snapshot.match(values)
         for fresh in view.fresh:
             if fresh.members:
-                found += fresh.ask(lambda index: index.match(values))
+                found += fresh.ask(PureIndex.match, values)
         return found
 
     def match_any(self, event: Event | Mapping[str, Any]) -> bool:
@@ -145,7 +146,7 @@ class Matcher:
         view = self._store.view
         if any(snapshot.match_any(values) for snapshot in view.snapshots):
             return True
-        return any(fresh.members and fresh.ask(lambda index: index.match_any(values)) for fresh in view.fresh)
+        return any(fresh.members and fresh.ask(PureIndex.match_any, values) for fresh in view.fresh)
 
     def match_links(self, event: Event | Mapping[str, Any]) -> list[Any]:
         """The links of the filters that an event matches, each once."""
@@ -158,7 +159,7 @@ class Matcher:
             found.update(dict.fromkeys(snapshot.match_links(values)))
         for fresh in view.fresh:
             if fresh.members:
-                found.update(dict.fromkeys(fresh.ask(lambda index: index.match_links(values))))
+                found.update(dict.fromkeys(fresh.ask(PureIndex.match_links, values)))
         return list(found)
 
     def explain(self, id: Hashable, event: Event | Mapping[str, Any]) -> Explanation:  # noqa: A002

@@ -3,20 +3,26 @@
 Importing numba takes half a second, and compiling the kernels for the first time ten: too long for a
 broker that has events to deliver. So a process starts with the pure engine; a thread has the kernels
 compiled by another process, which leaves them in numba's cache on disk, and then loads them from there.
+
+Loading is a second of Python in small steps, which others hardly notice if the interpreter's lock goes round
+more often than usual, and if the garbage collector does not look at all the new objects meanwhile.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from threading import Lock, Thread
 from weakref import WeakMethod
 
 __all__ = ["Readiness", "readiness"]
 
+TURN = 0.0005  # seconds after which the interpreter's lock is passed on while kernels are loaded
 _COMPILE = "import os; os.nice(5); import angelia.matching.snapshot"
 
 
@@ -69,15 +75,36 @@ class Readiness:
             self.problem = f"the kernels could not be compiled: {last[0]}"
 
     def _load(self) -> None:
-        import angelia.matching.snapshot
+        with _unnoticed():
+            import angelia.matching.snapshot
 
-        assert angelia.matching.snapshot
+            assert angelia.matching.snapshot
         with self._lock:
             self.is_ready = True
             waiting, self._waiting = self._waiting, []
         for method in waiting:
             if (then := method()) is not None:
                 then()
+
+
+@contextmanager
+def _unnoticed() -> Iterator[None]:
+    """Import much in a thread without holding others up."""
+    interval, was_on = sys.getswitchinterval(), gc.isenabled()
+    sys.setswitchinterval(min(TURN, interval))
+    gc.disable()
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+        if was_on:
+            # What is new goes to the oldest generation without being looked at, or it would be at once, all
+            # in one step. Where the application has frozen objects, these stay so.
+            was_frozen = gc.get_freeze_count()
+            gc.freeze()
+            if not was_frozen:
+                gc.unfreeze()
+            gc.enable()
 
 
 def _is_installed(name: str) -> bool:

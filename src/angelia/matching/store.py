@@ -83,10 +83,12 @@ class Fresh:
         self._compiled = None
         self._asked = 0
 
-    def ask(self, question: Callable[[PureIndex], Answer]) -> Answer:
-        """What the index says."""
+    def ask(
+        self, question: Callable[[PureIndex, Mapping[str, Any]], Answer], values: Mapping[str, Any]
+    ) -> Answer:
+        """What the index says of some flat values."""
         with self._lock:
-            return question(self._there())
+            return question(self._there(), values)
 
     def compiled(self) -> Snapshot:
         """The same filters, compiled: a batch is worth that."""

@@ -56,7 +56,11 @@ def is_plain(values: Mapping[str, Any]) -> bool:
     """Whether a dictionary needs no closer look before the pure engine sees it."""
     for value in values.values():
         cls = type(value)
-        if cls not in _PLAIN and not (cls is int and -(2**63) <= value < 2**63):
+        if (
+            cls not in _PLAIN
+            and not (cls is int and -(2**63) <= value < 2**63)
+            and not (cls is datetime and value.tzinfo is UTC)
+        ):
             return False
     return True
 
