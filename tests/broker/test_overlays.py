@@ -6,10 +6,11 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.broker.helpers import FAST, address, asynchronous, broker, until
+from tests.broker.helpers import FAST, Raw, address, asynchronous, broker, until
 
-from angelia import Event
+from angelia import Event, EventType, wire
 from angelia.client import connect
+from angelia.messages import DefineType
 
 
 @pytest.mark.parametrize("routing", ["hermes", "scribe"])
@@ -43,3 +44,26 @@ async def test_events_cross_an_overlay_of_brokers_that_linked_themselves(routing
                 offers.cancel()
                 await asyncio.gather(offers, return_exceptions=True)
         assert event["price"] == 420
+
+
+@asynchronous
+async def test_who_asks_faster_than_others_answer_is_read_more_slowly():
+    text = "x" * 4000
+    async with (
+        broker(name="b0", routing="hermes") as first,
+        broker(name="b1", routing="hermes", peers=[address(first)]) as second,
+    ):
+        client = await Raw.client(second)
+        await until(lambda: len(second.node.router.peers) == 1, 20)
+        types = [EventType(f"T{number}", {text[: 200 + number % 20]: "string"}) for number in range(1200)]
+        for number, event_type in enumerate(types, 1):
+            client.write(wire.encode_request(number, DefineType("x", event_type)))
+        (session,) = second.clients.values()
+        answers, most = 0, 0
+        while answers < len(types):
+            most = max(most, len(session._deferred))
+            answer = await asyncio.wait_for(client.read_a(wire.Answer), 30)
+            assert answer.error is None
+            answers += 1
+        assert 0 < most < len(types) / 2
+        client.close()

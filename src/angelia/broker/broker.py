@@ -121,6 +121,7 @@ class Broker:
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         self._congested: set[Connection] = set()
+        self._unheeded: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._diallers: list[tuple[Dialler, asyncio.Task[None]]] = []
         self._heart: asyncio.Task[None] | None = None
@@ -256,6 +257,7 @@ class Broker:
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
         self._connections.discard(connection)
+        self._unheeded.discard(connection)
         self.relieved(connection)
         self._introduced(connection)
 
@@ -550,9 +552,14 @@ class Broker:
             self._congested.discard(connection)
             self._hold_back()
 
+    def heed(self, connection: Connection, wanted: bool) -> None:
+        """Read on from somebody, or not until what it asked for is answered."""
+        (self._unheeded.discard if wanted else self._unheeded.add)(connection)
+        self._hold_back()
+
     def _hold_back(self) -> None:
         for connection in self._connections:
-            connection.read(not self._congested - {connection})
+            connection.read(connection not in self._unheeded and not self._congested - {connection})
 
     # ------------------------------------------------ signs of life
 

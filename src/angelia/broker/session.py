@@ -63,6 +63,7 @@ __all__ = ["ClientSession"]
 log = logging.getLogger("angelia.broker")
 
 _TYPES = 64  # in a frame
+_MAX_DEFERRED = 64  # requests that wait for other brokers before no more are read
 _MAX_HEADS, _MAX_KEPT = 4096, 32  # encoded groups of subscriptions that are kept, and subscriptions in one
 
 
@@ -183,6 +184,8 @@ class ClientSession:
         reply = self.broker.request(FromClient(self.name, request, self._asked))
         if reply is None:
             self._deferred[self._asked] = then
+            if len(self._deferred) == _MAX_DEFERRED:
+                self.broker.heed(self.connection, False)
         else:
             then(reply)
 
@@ -190,6 +193,8 @@ class ClientSession:
         """The reply to a request that had to wait has come."""
         then = self._deferred.pop(reply.number, None)
         if then is not None:
+            if len(self._deferred) == _MAX_DEFERRED // 2:
+                self.broker.heed(self.connection, True)
             then(reply)
 
     def _own(self, request: Request, then: Then) -> None:
