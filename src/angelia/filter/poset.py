@@ -254,6 +254,10 @@ class Poset(Generic[F]):
         """The filters that immediately cover one of the poset."""
         return self._filters(self._successors[self._numbers[self._standing(item)]])
 
+    def uppers(self, item: F) -> frozenset[F]:
+        """The filters that would immediately cover one that is not in the poset."""
+        return self._filters(self._nearest(item, self._may_cover(item), self._covers(item), above=True))
+
     def predecessors(self, item: F) -> frozenset[F]:
         """The filters that one of the poset immediately covers."""
         return self._filters(self._predecessors[self._numbers[self._standing(item)]])
