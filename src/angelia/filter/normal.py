@@ -119,59 +119,6 @@ def _together(constraints: Sequence[Constraint], negated: Sequence[Constraint] =
     return (Conjunction(possible),) if len(possible) == len(conditions) else FALSE
 
 
-def product(self, left: Disjunction, right: Disjunction) -> Disjunction:
-        """`left and right`, unless that has become too much work."""
-        self._pairs += len(left) * len(right)
-        if self._pairs > MAX_PAIRS:
-            raise FilterLimitError(
-                f"to expand the filter takes more than {MAX_PAIRS} combinations of alternatives. "
-                "Use in (…) for several values of one attribute, or several filters"
-            )
-        return product(left, right)
-
-
-def _expand(node: Node, work: _Work) -> Disjunction:
-    match node:
-        case Constraint():
-            return _together((node,))
-        case Constant(value):
-            return TRUE if value else FALSE
-        case Typed(name, part):
-            return work.product((Conjunction(types=frozenset((name,))),), _expand(part, work))
-        case Not(Constraint() as part):
-            return _together((), (part,))
-        case Not(part):
-            return reduce(work.product, map(_negated, _expand(part, work)), TRUE)
-        case Or(parts):
-            return union(*(_expand(part, work) for part in parts))
-        case And(parts):
-            # Constraints and negated constraints are put together at once, not one after the other.
-            plain = [part for part in parts if isinstance(part, Constraint)]
-            negated = [part.part for part in parts if _is_negated(part)]
-            others = [p for p in parts if not isinstance(p, Constraint) and not _is_negated(p)]
-            expanded = dict.fromkeys(_expand(part, work) for part in others)
-            return reduce(work.product, expanded, _together(plain, negated))
-
-
-def _is_negated(node: Node) -> TypeGuard[_NegatedConstraint]:
-    return isinstance(node, Not) and isinstance(node.part, Constraint)
-
-
-def _together(constraints: tuple[Constraint, ...]) -> Disjunction:
-    """Constraints joined by `and`: one conjunction, or nothing if they contradict each other."""
-    domains: dict[str, Domain] = {}
-    for constraint in constraints:
-        known = domains.get(constraint.name)
-        domains[constraint.name] = domain = (
-            constraint.domain if known is None else known.intersection(constraint.domain)
-        )
-        _check_texts(len(domain.contains) + len(domain.patterns))
-    _check_width(len(domains))
-    if any(domain.is_empty for domain in domains.values()):
-        return FALSE
-    return (Conjunction({name: Condition(domain) for name, domain in domains.items()}),)
-
-
 def product(left: Disjunction, right: Disjunction) -> Disjunction:
     """`left and right`"""
     if len(left) * len(right) > MAX_CONJUNCTIONS:

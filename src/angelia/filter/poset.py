@@ -76,7 +76,7 @@ class Index(Protocol[G]):
         ...
 
     def near(self, item: G, among: int, above: bool, turn: int) -> int:
-        """One of those that cover the item, or that it covers, that is likely near; each turn by another end."""
+        """One of those that cover the item, or that it covers, likely near; each turn by another end."""
         ...
 
     def breadth(self, number: int) -> int:
