@@ -14,6 +14,7 @@ import json
 import math
 import random
 import time
+from collections.abc import Callable
 
 from angelia.filter import Filter
 from angelia.filter.builder import attr
@@ -67,21 +68,60 @@ class Everything:
     """The index of a poset that compares each new filter with every other."""
 
     def __init__(self) -> None:
-        self.numbers: dict[int, None] = {}
+        self.numbers = 0  # as bits
 
     def add(self, number: int, item: Filter) -> None:
         """Remember a number."""
-        self.numbers[number] = None
+        self.numbers |= 1 << number
 
     def remove(self, number: int, item: Filter) -> None:
         """Forget it."""
-        del self.numbers[number]
+        self.numbers ^= 1 << number
 
-    def may_cover(self, item: Filter) -> list[int]:
-        """Everything, the newest first: the order in which the poset can skip most."""
-        return list(reversed(self.numbers))
+    def may_cover(self, item: Filter) -> int:
+        """Everything."""
+        return self.numbers
 
     may_be_covered_by = may_cover
+    plain = 0
+
+    def surely_cover(self, item: Filter) -> int:
+        """Nothing is known without asking."""
+        return 0
+
+    surely_covered_by = surely_cover
+
+    def near(self, item: Filter, among: int, above: bool, turn: int) -> int:
+        """Any."""
+        return among.bit_length() - 1
+
+    def breadth(self, number: int) -> int:
+        """The newest first: the order in which the poset can skip most."""
+        return number
+
+
+SHAPES: dict[str, Callable[[int, int], str]] = {
+    "ranges and prefixes": lambda i, n: (
+        f'x >= {i * 7919 % 1000} and x < {i * 7919 % 1000 + 10} and h prefix "{i % 97}.rack"'
+    ),
+    "chain": lambda i, n: f"x < {i * 7919 % n}",
+    "incomparable": lambda i, n: f"x < {i} and y < {n - i}",
+}
+
+
+def grown(size: int) -> dict[str, dict[str, float]]:
+    """Seconds for shapes that strangers may choose, at half the size and at all of it, and pairwise."""
+    rows = {}
+    for name, shape in SHAPES.items():
+        half, whole = ([Filter.parse(shape(i, n)) for i in range(n)] for n in (size // 2, size))
+        few = whole[: size // 8]
+        rows[name] = {
+            "half_s": round(build(subscription_poset(), half), 2),
+            "whole_s": round(build(subscription_poset(), whole), 2),
+            "eighth_s": round(build(subscription_poset(), few), 2),
+            "eighth_pairwise_s": round(build(Poset(Everything()), few), 2),
+        }
+    return rows
 
 
 def build(poset: Poset[Filter], filters: list[Filter]) -> float:
@@ -97,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--filters", type=int, default=20_000)
     parser.add_argument("--pairwise", type=int, default=4_000, help="filters of the pairwise build")
+    parser.add_argument("--shapes", type=int, default=8_000, help="filters of each further shape")
     args = parser.parse_args()
     rng = random.Random(20260101)
     distinct: dict[Filter, None] = {}
@@ -126,6 +167,7 @@ def main() -> None:
                 "same_roots": same,
                 "ratio": round(baseline / seconds, 1),
                 "target_ratio": 20,
+                "shapes": {"filters": args.shapes, **grown(args.shapes)},
             },
             indent=2,
         )

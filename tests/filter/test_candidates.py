@@ -1,4 +1,4 @@
-"""The index of the poset: hundreds of filters against all pairs, and how much is asked as they become many."""
+"""The index of the poset: hundreds of filters against all pairs, and what is asked as they become many."""
 
 import random
 

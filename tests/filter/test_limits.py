@@ -65,6 +65,11 @@ HOSTILE = {
         " and ".join(f'not x contains "{i:04}"' for i in range(1000)),
         "at most 64 contains, matches",
     ),
+    "absorbed products": (
+        "(" + " or ".join(f"x > {i} and y < {i}" for i in range(64)) + ") and "
+        + " and ".join(f"(x > {-i} or y < {1000 + i})" for i in range(300)),
+        "more than 4096 combinations",
+    ),
     "20,000 values": ("x in (" + fitting(map(str, NUMBERS), ",") + ")", f"at most {MAX_POINTS} are allowed"),
     "long alternatives": (
         " and ".join(f'(x{i} = "{"a" * 200}" or y{i} = 1)' for i in range(7)),
@@ -98,6 +103,11 @@ ALLOWED = {
     "as long a name as may be": "x" * MAX_NAME_LENGTH + " = 1",
     "many types": " and ".join(f"(T{i}: true)" for i in range(MAX_NESTING + 10)),
     "absorption": f"{WIDE} and " + " and ".join(["(exists x or y = 1)"] * 300),
+    "negated lists": " and ".join(
+        f"not x in ({', '.join(str(i * 10 + k) for k in range(8))})" for i in range(MAX_CONSTRAINTS)
+    ),
+    "negated ranges": "x > 0 and "
+    + " and ".join(f"not x between {3 * i} and {3 * i + 1}" for i in range(MAX_CONSTRAINTS - 1)),
     "a wide in": "x in (" + ", ".join(map(str, range(MAX_POINTS))) + ")",
 }
 

@@ -7,9 +7,9 @@ So is one whose simplification would take long: filters come from strangers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import NoReturn
+from typing import NoReturn, Protocol, TypeGuard
 
 from angelia.errors import FilterLimitError
 from angelia.event import MAX_ATTRIBUTES
@@ -21,6 +21,7 @@ from angelia.filter.printer import print_conjunction
 __all__ = [
     "FALSE",
     "MAX_CONJUNCTIONS",
+    "MAX_PAIRS",
     "MAX_TEXTS",
     "TRUE",
     "Disjunction",
@@ -31,7 +32,13 @@ __all__ = [
 ]
 
 MAX_CONJUNCTIONS = 256
+MAX_PAIRS = 4_096  # alternatives of two parts that are combined, over a whole filter
 MAX_TEXTS = 64  # contains, matches and negated constraints on text, of one attribute in one alternative
+
+
+class _NegatedConstraint(Protocol):
+    part: Constraint
+
 
 Disjunction = tuple[Conjunction, ...]
 TRUE: Disjunction = (Conjunction(),)
@@ -40,24 +47,54 @@ FALSE: Disjunction = ()
 
 def expand(node: Node) -> Disjunction:
     """The disjunction that a syntax tree denotes."""
+    return _expand(node, _Work())
+
+
+class _Work:
+    """How many pairs of alternatives were combined for one filter."""
+
+    def __init__(self) -> None:
+        self._pairs = 0
+
+    def product(self, left: Disjunction, right: Disjunction) -> Disjunction:
+        """`left and right`, unless that has become too much work."""
+        self._pairs += len(left) * len(right)
+        if self._pairs > MAX_PAIRS:
+            raise FilterLimitError(
+                f"to expand the filter takes more than {MAX_PAIRS} combinations of alternatives. "
+                "Use in (…) for several values of one attribute, or several filters"
+            )
+        return product(left, right)
+
+
+def _expand(node: Node, work: _Work) -> Disjunction:
     match node:
         case Constraint():
             return _together((node,))
         case Constant(value):
             return TRUE if value else FALSE
         case Typed(name, part):
-            return product((Conjunction(types=frozenset((name,))),), expand(part))
+            return work.product((Conjunction(types=frozenset((name,))),), _expand(part, work))
+        case Not(Constraint() as part):
+            return _together((), (part,))
         case Not(part):
-            return complement(expand(part))
+            return reduce(work.product, map(_negated, _expand(part, work)), TRUE)
         case Or(parts):
-            return union(*map(expand, parts))
+            return union(*(_expand(part, work) for part in parts))
         case And(parts):
-            plain = tuple(part for part in parts if isinstance(part, Constraint))
-            others = (expand(part) for part in parts if not isinstance(part, Constraint))
-            return reduce(product, others, _together(plain))
+            # Constraints and negated constraints are put together at once, not one after the other.
+            plain = [part for part in parts if isinstance(part, Constraint)]
+            negated = [part.part for part in parts if _is_negated(part)]
+            others = [p for p in parts if not isinstance(p, Constraint) and not _is_negated(p)]
+            expanded = dict.fromkeys(_expand(part, work) for part in others)
+            return reduce(work.product, expanded, _together(plain, negated))
 
 
-def _together(constraints: tuple[Constraint, ...]) -> Disjunction:
+def _is_negated(node: Node) -> TypeGuard[_NegatedConstraint]:
+    return isinstance(node, Not) and isinstance(node.part, Constraint)
+
+
+def _together(constraints: Sequence[Constraint], negated: Sequence[Constraint] = ()) -> Disjunction:
     """Constraints joined by `and`: one conjunction, or nothing if they contradict each other."""
     domains: dict[str, Domain] = {}
     for constraint in constraints:
@@ -66,10 +103,20 @@ def _together(constraints: tuple[Constraint, ...]) -> Disjunction:
             constraint.domain if known is None else known.intersection(constraint.domain)
         )
         _check_texts(len(domain.contains) + len(domain.patterns))
-    _check_width(len(domains))
+    refused: dict[str, dict[Domain, None]] = {}
+    for constraint in negated:
+        refused.setdefault(constraint.name, {})[constraint.domain] = None
+    _check_width(len({**domains, **refused}))
     if any(domain.is_empty for domain in domains.values()):
         return FALSE
-    return (Conjunction({name: Condition(domain) for name, domain in domains.items()}),)
+    conditions: dict[str, Condition | None] = {name: Condition(domain) for name, domain in domains.items()}
+    for name, none in refused.items():
+        some = domains.get(name)
+        texts = 0 if some is None else len(some.contains) + len(some.patterns)
+        _check_texts(texts + sum(domain.reads_text for domain in none))
+        conditions[name] = Condition.of(some, none)
+    possible = {name: condition for name, condition in conditions.items() if condition is not None}
+    return (Conjunction(possible),) if len(possible) == len(conditions) else FALSE
 
 
 def product(left: Disjunction, right: Disjunction) -> Disjunction:

@@ -76,7 +76,7 @@ class Index(Protocol[G]):
         ...
 
     def near(self, item: G, among: int, above: bool, turn: int) -> int:
-        """One of those that cover the item, or that it covers, that is likely near; each turn by another end."""
+        """One of those that cover the item, or that it covers, likely near; each turn by another end."""
         ...
 
     def breadth(self, number: int) -> int:
@@ -253,6 +253,10 @@ class Poset(Generic[F]):
     def successors(self, item: F) -> frozenset[F]:
         """The filters that immediately cover one of the poset."""
         return self._filters(self._successors[self._numbers[self._standing(item)]])
+
+    def uppers(self, item: F) -> frozenset[F]:
+        """The filters that would immediately cover one that is not in the poset."""
+        return self._filters(self._nearest(item, self._may_cover(item), self._covers(item), above=True))
 
     def predecessors(self, item: F) -> frozenset[F]:
         """The filters that one of the poset immediately covers."""

@@ -205,11 +205,11 @@ class _Ends:
 
     def before(self, end: tuple[Cut, float]) -> int:
         """The numbers of all ends before one, as bits."""
-        place = bisect_left(self._lasts, end)  # type: ignore[arg-type]
+        place = bisect_left(self._lasts, end)
         if place == len(self._blocks):
             return self.bits
         block, bits = self._blocks[place], self._bits[place]
-        inside = bisect_left(block, end)  # type: ignore[arg-type]
+        inside = bisect_left(block, end)
         # Of the block, and of all blocks, the shorter side is put together.
         if inside * 2 <= len(block):
             found = self._bits_of(block[:inside])
@@ -226,7 +226,7 @@ class _Ends:
 
     def first(self, end: tuple[Cut, float], among: int) -> int | None:
         """The number of the first end after one that is among others."""
-        for place in range(bisect_left(self._lasts, end), len(self._blocks)):  # type: ignore[arg-type]
+        for place in range(bisect_left(self._lasts, end), len(self._blocks)):
             if here := self._bits[place] & among:
                 for each in self._blocks[place]:
                     if each > end and here >> each[1] & 1:
@@ -235,7 +235,7 @@ class _Ends:
 
     def last(self, end: tuple[Cut, float], among: int) -> int | None:
         """The number of the last end before one that is among others."""
-        start = min(bisect_left(self._lasts, end), len(self._blocks) - 1)  # type: ignore[arg-type]
+        start = min(bisect_left(self._lasts, end), len(self._blocks) - 1)
         for place in range(start, -1, -1):
             if here := self._bits[place] & among:
                 for each in reversed(self._blocks[place]):

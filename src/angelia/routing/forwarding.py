@@ -113,7 +113,7 @@ class Forwarding(Generic[F]):
     def _replace(self, interface: Interface, gone: list[F], new: Iterable[F]) -> Outcome[F]:
         before = self._snapshot(gone)
         marked = {*gone, *self._drop(interface, gone, before)}
-        came, went = dict[F, None](), dict.fromkeys(gone)
+        came, went, first = dict[F, None](), dict.fromkeys(gone), set(gone)
         for item in new:
             if self._has(interface, item):
                 continue
@@ -126,11 +126,11 @@ class Forwarding(Generic[F]):
             went |= dict.fromkeys(covered)
         # What went and came back has not changed, nor what came and went again.
         return Outcome(
-            [item for item in came if item not in gone and self._asked(interface, item)],
+            [item for item in came if item not in first and self._asked(interface, item)],
             [
                 item
                 for item in went
-                if (item in gone or item not in came) and not self._asked(interface, item)
+                if (item in first or item not in came) and not self._asked(interface, item)
             ],
             self._settle(marked, before),
         )
@@ -276,17 +276,24 @@ class Forwarding(Generic[F]):
         stands for it, and those that go later do not take it with them.
         """
         carried: dict[F, list[F]] = {item: [] for item in gone}
-        others: list[F] = []
-        for item in new:
-            covering = [other for other in gone if self.poset.is_covered(item, other)]
-            (carried[covering[-1]] if covering else others).append(item)
+        left = {item: rank for rank, item in enumerate(new)}
+        part = self.poset.part(new)
+        for other in reversed(gone):
+            if not left:
+                break
+            carried[other] = sorted(self.poset.covered_by(other, part), key=left.__getitem__)
+            for item in carried[other]:
+                part.remove(item)
+                del left[item]
         return [
             *(Change(peer, item, False, tuple(uncovered)) for item, uncovered in carried.items()),
-            *(Change(peer, item, True) for item in others),
+            *(Change(peer, item, True) for item in left),
         ]
 
     def _known_above(self, item: F) -> frozenset[str]:
-        return frozenset[str]().union(*(self._forwards.get(upper, ()) for upper in self.poset.covering(item)))
+        """The neighbours that were told of a filter that covers one."""
+        uppers = self.poset.successors(item) if item in self.poset else self.poset.uppers(item)
+        return frozenset[str]().union(*(self._reached.get(upper, frozenset()) for upper in uppers))
 
 
 def pieces(items: tuple[F, ...]) -> list[tuple[tuple[F, ...], bool]]:
