@@ -128,14 +128,17 @@ class _Trie:
         a[ranged], b[ranged] = low, high - low
         pause()
         headers, a, b, kinds = _with_ranges(headers, a, b, kinds, flat, ranking, pause)
+        pause()
         share = self._shares(headers, a, b, ranking.sizes[kinds], flat)
         pause()
         order = np.argsort(share, kind="stable")
+        pause()
         self.headers, self.a, self.b = headers[order], a[order].astype(np.uint32), b[order].astype(np.uint32)
         renumbered = np.empty(len(order), np.uint32)
         renumbered[order] = np.arange(len(order), dtype=np.uint32)
         pause()
         self.flat = renumbered[flat]
+        pause()
         kernels.sort_sequences(self.flat, self.starts)
 
     def _shares(
@@ -236,6 +239,7 @@ class _Trie:
                 classes.append((done, done + len(members), int(self.b[members].max())))
                 done += len(members)
             ranking.rows[s, S_CLASS_END] = len(classes)
+        self._pause()
         places = np.empty(len(self.headers), np.int64)
         low = np.where(group == _RANGES, self.a, 0)
         in_class = np.where(group == _RANGES, slot, 0)
@@ -248,6 +252,7 @@ class _Trie:
         keys = places[self.flat[first]].astype(np.uint64) << np.uint64(32)
         longer = np.diff(self.starts) > 1
         keys[longer] |= self.flat[first[longer] + 1].astype(np.uint64) + np.uint64(1)
+        self._pause()
         order = np.argsort(keys, kind="stable")
         kernels.refine_order(order, keys, self.flat, self.starts)
         return order
@@ -264,6 +269,7 @@ class _Trie:
         how many have several conjunctions (they come first).
         """
         filter_of = np.repeat(np.arange(len(self.conjunctions)), self.conjunctions)[order]
+        self._pause()
         numbers = np.full(len(self.conjunctions), -1, np.int64)
         several = np.flatnonzero(self.conjunctions > 1)
         numbers[several] = np.arange(len(several))
@@ -356,21 +362,25 @@ def _with_ranges(
     pause: Callable[[], None],
 ) -> tuple[Words, NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The literals and then those of numbers, each distinct one once; `flat` is told of them."""
-    of: list[list[NDArray[Any]]] = [[headers], [a], [b], [kinds]]
-    count = len(headers)
-    for slot, low, high in ranking.ranges:
-        keys, numbers = np.unique(low << 32 | high, return_inverse=True)
-        flat[np.frombuffer(slot.places, np.int64)] = count + numbers
-        count += len(keys)
-        low, high = keys >> 32, keys & 0xFFFFFFFF
-        is_point = (low & 1).astype(bool) & (high == low + 1)
-        of[0].append(np.where(is_point, POINT, RANGE).astype(np.uint32) | np.uint32(slot.index << SLOT_SHIFT))
-        of[1].append(low)
-        of[2].append(high - low)
-        of[3].append(np.full(len(keys), slot.numbers.below))
-        pause()
-    joined_headers, *rest = map(np.concatenate, of)
-    return joined_headers, rest[0], rest[1], rest[2]
+    if not ranking.ranges:
+        return headers, a, b, kinds
+    slots = [slot for slot, _, _ in ranking.ranges]
+    low, high = (np.concatenate([each[end] for each in ranking.ranges]) for end in (1, 2))
+    # Ranks of different slots do not overlap, so that one look at all of them is enough.
+    keys, first, numbers = np.unique(low << 32 | high, return_index=True, return_inverse=True)
+    pause()
+    flat[np.concatenate([np.frombuffer(slot.places, np.int64) for slot in slots])] = len(headers) + numbers
+    pause()
+    sizes = [len(slot.places) for slot in slots]
+    index = np.repeat(np.array([slot.index for slot in slots], np.uint32), sizes)[first]
+    kind = np.repeat(np.array([slot.numbers.below for slot in slots], np.int64), sizes)[first]
+    pause()
+    low, high = keys >> 32, keys & 0xFFFFFFFF
+    is_point = (low & 1).astype(bool) & (high == low + 1)
+    more = np.where(is_point, POINT, RANGE).astype(np.uint32) | index << np.uint32(SLOT_SHIFT)
+    joined = (np.concatenate(each) for each in ((headers, more), (a, low), (b, high - low), (kinds, kind)))
+    headers, a, b, kinds = joined
+    return headers, a, b, kinds
 
 
 def _cut_ranks(cuts: NDArray[np.int64], ranks: Words) -> NDArray[np.int64]:

@@ -159,7 +159,7 @@ class PureIndex:
         self, conditions: Mapping[str, Condition], best: tuple[int, tuple[int, int]], name: str
     ) -> tuple[tuple[int, tuple[int, int]], str]:
         """A prefix or narrow range that shares its place with fewer than a value that very many name."""
-        least = best[1][0]
+        least: float = best[1][0]
         for each, condition in conditions.items():
             domain, access = condition.some, self._accesses.get(each)
             if domain is not None and access is not None:
@@ -399,7 +399,8 @@ class _Access:
         """How many entries lie where one with a prefix or a range does that is narrow; else very many."""
         if access == _PREFIX:
             prefix = domain.prefix
-            return len(self._prefixes.get(len(prefix), {}).get(prefix, ()))
+            prefixes = self._prefixes.get(len(prefix))
+            return 0 if prefixes is None else len(prefixes.get(prefix, ()))
         if domain.kind is Kind.TIMESTAMP:
             return inf
         ranges = self._classes[False].get(_class_of(domain))

@@ -112,7 +112,8 @@ class Ranking:
         """
         count = len(numbers) if count is None else count
         zone = self._next
-        self.ranks[numbers] = zone + 1 + 2 * (np.arange(count) if places is None else places)
+        if len(numbers):
+            self.ranks[numbers] = zone + 1 + 2 * (np.arange(count) if places is None else places)
         self.ranks[bounds.below], self.ranks[bounds.above] = zone, zone + 2 * count + 1
         self.sizes[bounds.below] = 2 * count + 1
         self._next += 2 * count + 2
@@ -127,9 +128,10 @@ class Ranking:
         if are_exact(given):
             floats = np.unique(np.concatenate((given, *(end[~np.isnan(end)] for end in ends))))
             exact = np.ones(len(floats), bool)
-            ints, whole = _ceilings(floats)
             self._pause()
+            ints, whole = _ceilings(floats)
             zone = self._zone(bounds, self._numbers(bounds), np.searchsorted(floats, given), len(floats))
+            self._pause()
             self._rank_ranges(draft, ends, floats, zone)
         else:
             values = list(bounds.index)
@@ -169,12 +171,16 @@ class Ranking:
         self._int_count += len(ints)
 
     def _rank_strings(self, bounds: Bounds) -> tuple[list[str], int]:
+        if not bounds.index:
+            return [], self._zone(bounds, _NONE)
         ordered = _sorted_in_slices(list(bounds.index), self._pause)
         numbers = gathered(map(bounds.index.__getitem__, ordered), len(ordered), np.int64, self._pause)
         return ordered, self._zone(bounds, numbers)
 
     def _numbers(self, bounds: Bounds) -> NDArray[np.int64]:
         """The numbers of bounds as they came."""
+        if not bounds.index:
+            return _NONE
         return gathered(bounds.index.values(), len(bounds.index), np.int64, self._pause)
 
 
@@ -190,7 +196,7 @@ def points_of(slot: SlotDraft, pause: Callable[[], None]) -> NDArray[np.float64]
 
 def are_exact(*numbers: NDArray[np.float64]) -> bool:
     """Whether all integers among these are what they were before they became floats."""
-    return not any(np.any(np.abs(each) >= 2.0**53) for each in numbers)
+    return not any(len(each) and np.any(np.abs(each) >= 2.0**53) for each in numbers)
 
 
 def _ceilings(floats: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -96,6 +96,7 @@ class Snapshot:
     def _prepare(self, pause: Callable[[], None]) -> None:
         # Numbers by id: a dictionary would take its time to grow, in one step.
         hashes = gathered(map(hash, self.ids), len(self.ids), np.int64, pause)
+        pause()
         self._by_hash = np.argsort(hashes, kind="stable").astype(np.uint32)
         pause()
         self._hashes = hashes[self._by_hash]

@@ -38,6 +38,7 @@ GROWTH = 4  # a snapshot is merged with the fresh ones once these are so many ti
 READ_SLICE = 256  # filters that are read under the lock at once
 PAUSE = 0.0001  # seconds that a build in the background gives way to others, every so often
 BACKLOG = 2048  # fresh filters that do not wait for a larger snapshot to be done
+RUSH, RUSH_PAUSE = 64, 0.005  # so many filters in so many seconds are waited for
 NESTED = 3  # snapshots that are in the making at once, each of them smaller
 SHARDS = 64  # a dictionary that grows moves all that it has at once: so it is in parts
 
@@ -302,10 +303,18 @@ class Store:
 
     def _work(self) -> None:
         try:
+            self._let_come()
             while self._rebuild():
-                pass
+                self._let_come()
         finally:
             self.worker = None
+
+    def _let_come(self) -> None:
+        """Wait while filters come in a rush: one snapshot of many costs less than several of few."""
+        seen = -RUSH
+        while seen + RUSH <= len(self._fresh) < BACKLOG:
+            seen = len(self._fresh)
+            time.sleep(RUSH_PAUSE)
 
     def compact(self) -> None:
         """Put all filters into one snapshot; the caller waits."""
