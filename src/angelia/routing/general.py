@@ -120,7 +120,7 @@ class GeneralPeer(Router):
             return []
         new = self._after(version)
         self.wanted[self.name] = Wanted(new, now)
-        change = SubscriptionChange(self.name, new, now - before, before - now, since=version)
+        change = SubscriptionChange(self.name, new, now - before, frozenset(before - now), since=version)
         return [Send(peer, change) for peer in self.next_hops(self.name, None)]
 
     def _after(self, version: int) -> int:
