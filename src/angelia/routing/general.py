@@ -27,6 +27,7 @@ is not told of servers that are missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from angelia.errors import RoutingError
@@ -46,17 +47,20 @@ class Wanted(NamedTuple):
     """What the clients of a server want, at a version."""
 
     version: int
-    filters: frozenset[Filter]
+    filters: AbstractSet[Filter]
 
 
 _UNKNOWN = Wanted(0, frozenset())
 
 
 class Branches(NamedTuple):
-    """A tree of shortest paths as one server sees it: its children, and which leads to whom."""
+    """A tree of shortest paths as one server sees it: its children, in order, and whom each leads to."""
 
     children: tuple[str, ...]
-    towards: Mapping[str, str]
+    beyond: tuple[frozenset[str], ...]
+
+
+_LEAF = Branches((), ())
 
 
 class GeneralPeer(Router):
@@ -72,7 +76,8 @@ class GeneralPeer(Router):
         self.wanted: dict[str, Wanted] = {name: _UNKNOWN}
         self.seen = Seen()
         self._trees: dict[str, Branches] = {}
-        self._neighbors: dict[str, list[str]] = {}  # of each server, as far as the trees have asked
+        self._graph: dict[str, list[str]] = {}  # the peers of each server that say the same of their link
+        self._reachable: frozenset[str] = frozenset()  # the servers that there is a way to
         self._missing: dict[str, float] = {}  # servers without a way to them, and since when
         self._since: dict[str, float] = {}  # when each neighbour was connected
         self._told: dict[str, Versions] = {}  # the versions last sent to each neighbour
@@ -115,7 +120,7 @@ class GeneralPeer(Router):
             return []
         new = self._after(version)
         self.wanted[self.name] = Wanted(new, now)
-        change = SubscriptionChange(self.name, new, now - before, before - now, since=version)
+        change = SubscriptionChange(self.name, new, now - before, frozenset(before - now), since=version)
         return [Send(peer, change) for peer in self.next_hops(self.name, None)]
 
     def _after(self, version: int) -> int:
@@ -158,16 +163,23 @@ class GeneralPeer(Router):
 
     def _outbid(self, version: int) -> list[Send]:
         """Word of this server from before it was restarted: say anew what it wants."""
-        new = self.wanted[self.name] = Wanted(self._after(version), self.exported())
-        return [Send(peer, Subscriptions(self.name, *new)) for peer in self.peers]
+        filters = self.exported()
+        version = self._after(version)
+        self.wanted[self.name] = Wanted(version, filters)
+        return [Send(peer, Subscriptions(self.name, version, filters)) for peer in self.peers]
 
     def _adjust(self, change: SubscriptionChange) -> None:
-        origin, before = Peer(change.origin), self.wanted.get(change.origin, _UNKNOWN).filters
-        for item in change.removed & before:
-            self.interests.remove(origin, item)
-        for item in change.added - before - change.removed:
-            self.interests.add(origin, item)
-        now = (before | change.added) - change.removed
+        origin, filters = Peer(change.origin), self.wanted.get(change.origin, _UNKNOWN).filters
+        # Changed in place, since a server may want very much and a change be small.
+        now = filters if isinstance(filters, set) else set(filters)
+        for item in change.removed:
+            if item in now:
+                now.remove(item)
+                self.interests.remove(origin, item)
+        for item in change.added:
+            if item not in now and item not in change.removed:
+                now.add(item)
+                self.interests.add(origin, item)
         self.wanted[change.origin] = Wanted(change.version, now)
 
     def _want(self, origin: str, new: Wanted) -> None:
@@ -191,8 +203,9 @@ class GeneralPeer(Router):
     def receive_all(self, peer: str, notifications: list[Notify]) -> list[Routed]:
         """Process several notifications of a neighbour."""
         self.check_peer(peer)
-        # What comes back to where it was published has gone round, perhaps over a restart.
         back = [index for index, one in enumerate(notifications) if one.origin == self.name]
+        if not back:
+            return self._route(notifications)
         routed = self._route([one for one in notifications if one.origin != self.name])
         for index in back:
             routed.insert(index, NOWHERE)
@@ -205,9 +218,9 @@ class GeneralPeer(Router):
     def _onward(self, notification: Notify, audience: Audience) -> Routed:
         if not self.seen.is_new(notification):
             return NOWHERE
-        towards = self._tree(notification.origin).towards
-        hops = {towards[name] for name in audience.peers & towards.keys()}
-        return self._sent(notification, audience, sorted(hops))
+        peers, (children, beyond) = audience.peers, self._tree(notification.origin)
+        hops = [hop for hop, names in zip(children, beyond, strict=True) if not names.isdisjoint(peers)]
+        return self._sent(notification, audience, hops)
 
     # ------------------------------------------------ topology
 
@@ -254,7 +267,7 @@ class GeneralPeer(Router):
         before = self.links.get(state.origin, state)
         self.links[state.origin] = state
         self._trees.clear()
-        self._neighbors.clear()
+        self._graph.clear()
         if not before.peers <= state.peers:
             self._forget_unreachable()
         return self._found_again(state.origin)
@@ -288,7 +301,9 @@ class GeneralPeer(Router):
             self.seen.forget(server)
 
     def _is_reachable(self, server: str) -> bool:
-        return server == self.name or server in self._tree(self.name).towards
+        if not self._graph:
+            self._map()
+        return server in self._reachable
 
     def _versions(self) -> Versions:
         return Versions({origin: wanted.version for origin, wanted in self.wanted.items() if wanted.version})
@@ -303,7 +318,7 @@ class GeneralPeer(Router):
     def _on_versions(self, peer: str, versions: Versions) -> list[Send]:
         theirs = versions.subscriptions
         newer = [
-            Send(peer, Subscriptions(origin, wanted.version, wanted.filters))
+            Send(peer, Subscriptions(origin, wanted.version, frozenset(wanted.filters)))
             for origin, wanted in self.wanted.items()
             if wanted.version > theirs.get(origin, 0)
         ]
@@ -313,45 +328,55 @@ class GeneralPeer(Router):
         return [*newer, Send(peer, self._versions())] if behind else newer
 
     def _tree(self, origin: str) -> Branches:
-        if origin not in self._trees:
-            self._trees[origin] = self._branches(origin)
-        return self._trees[origin]
+        found = self._trees.get(origin)
+        if found is None:
+            found = self._trees[origin] = self._branches(origin)
+        return found
 
     def _branches(self, origin: str) -> Branches:
-        """The tree of shortest paths rooted at `origin`, from here on; the same at every server."""
+        """The tree of shortest paths rooted at `origin`, from here on."""
+        if not self._is_reachable(origin):
+            return _LEAF
+        parents = self._parents(origin)
+        children = [peer for peer in self._graph[self.name] if parents[peer] == self.name]
+        if not children:
+            return _LEAF
+        beyond: dict[str, list[str]] = {child: [child] for child in children}
+        branch = {child: beyond[child] for child in children}
+        for server, parent in parents.items():  # by their distance: a parent comes before its children
+            if parent in branch:
+                branch[server] = branch[parent]
+                branch[server].append(server)
+        return Branches(tuple(children), tuple(frozenset(beyond[child]) for child in children))
+
+    def _parents(self, origin: str) -> dict[str, str]:
+        """Each server's parent in the tree of shortest paths from `origin`; the same at every server."""
+        graph = self._graph
         parents: dict[str, str] = {origin: origin}
         queue = [origin]
         for server in queue:  # which grows meanwhile
-            for peer in self._confirmed(server):
+            for peer in graph[server]:
                 if peer not in parents:
                     parents[peer] = server
                     queue.append(peer)
-        towards: dict[str, str] = {}
-        for server in queue[1:]:  # in the order of their distance: a parent comes before its children
-            parent = parents[server]
-            if parent == self.name:
-                towards[server] = server
-            elif parent in towards:
-                towards[server] = towards[parent]
-        return Branches(tuple(sorted(set(towards.values()))), towards)
+        return parents
 
-    def _confirmed(self, server: str) -> list[str]:
-        """The peers of a server that say the same of their link, in order."""
-        known = self._neighbors.get(server)
-        if known is None:
-            state = self.links.get(server)
-            known = self._neighbors[server] = sorted(
-                peer
-                for peer in (state.peers if state is not None else ())
-                if peer in self.links and server in self.links[peer].peers
-            )
-        return known
+    def _map(self) -> None:
+        """Draw the network from the link states."""
+        links = self.links
+        self._graph = {
+            server: sorted(peer for peer in state.peers if peer in links and server in links[peer].peers)
+            for server, state in links.items()
+        }
+        self._reachable = frozenset(self._parents(self.name))
 
     def receive(self, peer: str, message: Message) -> Routed:
         """Process a message of a neighbour."""
         self.check_peer(peer)
         if isinstance(message, Notify):
-            return self.receive_all(peer, [message])[0]
+            if message.origin == self.name:  # it has gone round, perhaps over a restart
+                return NOWHERE
+            return self._onward(message, self.interests.audiences((message,))[0])
         handler = self._handlers.get(type(message))
         if handler is None:
             raise RoutingError(f"{type(self).__name__} does not understand {type(message).__name__}")
@@ -372,7 +397,7 @@ class GeneralPeer(Router):
         """The subscriptions of local parties, what each server wants, and the links."""
         return {
             "subscriptions": {item: self.local.subscribers(item) for item in self.local.poset},
-            "wanted": {origin: wanted.filters for origin, wanted in self.wanted.items()},
+            "wanted": {origin: frozenset(wanted.filters) for origin, wanted in self.wanted.items()},
             "links": {origin: state.peers for origin, state in self.links.items()},
             "neighbors": tuple(self.peers),
         }

@@ -284,7 +284,9 @@ class Simulation:
             raise SimulationError(f"there is no client {client!r}")
         who = self.clients[client]
         number = self._next()
-        self._note("request", who.broker, request.identity, type(request).__name__, number, _detail(request))
+        if self._journal is not None:
+            kind, detail = type(request).__name__, _detail(request)
+            self._note("request", who.broker, request.identity, kind, number, detail)
         self._request(who, request, number)
 
     def _request(self, client: Client, request: Request, number: int) -> None:
@@ -439,7 +441,7 @@ class Simulation:
     def _carry_out(self, broker: Broker, effects: list[Effect], cause: int, hops: int) -> None:
         for effect in effects:
             if type(effect) is Send:
-                self._send(broker, effect.peer, effect.message, cause, hops + 1)
+                self._send(broker, effect, cause, hops + 1)
             elif type(effect) is Deliver:
                 if self._journal is not None:
                     self._note_delivery(self._journal, broker, effect, (effect.event,), cause, hops)
@@ -537,28 +539,27 @@ class Simulation:
         if link is not None:
             self.drop(link)
 
-    def _send(self, broker: Broker, peer: str, message: Message, cause: int, hops: int) -> None:
-        channel = broker.channels.get(peer)
+    def _send(self, broker: Broker, effect: Send, cause: int, hops: int) -> None:
+        """Put a message on its way; in two copies, if the channel does so."""
+        channel, message = broker.channels.get(effect.peer), effect.message
         if channel is None:  # refused in the same instant
             return
+        arrivals: Iterable[float]
         if channel.is_plain:
             arrival = self.now + channel.latency
             if arrival < channel.last:
                 arrival = channel.last
             channel.last = arrival
-            self._put(channel, message, arrival, cause, hops)
-            return
-        for arrival in channel.arrivals(message, self.now, self.rng):
-            self._put(channel, message, arrival, cause, hops)
-
-    def _put(self, channel: Channel, message: Message, arrival: float, cause: int, hops: int) -> None:
-        """Put a message on its way, or one of two copies."""
+            arrivals = (arrival,)
+        else:
+            arrivals = channel.arrivals(message, self.now, self.rng)
         kind = type(message)
-        channel.sent[kind] = channel.sent.get(kind, 0) + 1
-        self._number = number = self._number + 1
-        heappush(self._heap, (arrival, number, channel, message, channel.generation, cause, hops))
-        if self._journal is not None:
-            self._record("sent", channel, message, number, cause, hops)
+        for arrival in arrivals:
+            channel.sent[kind] = channel.sent.get(kind, 0) + 1
+            self._number = number = self._number + 1
+            heappush(self._heap, (arrival, number, channel, message, channel.generation, cause, hops))
+            if self._journal is not None:
+                self._record("sent", channel, message, number, cause, hops)
 
     # ------------------------------------------------ the journal
 
