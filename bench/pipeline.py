@@ -217,19 +217,25 @@ def matching(spark: SparkSession, lake: str, count: int, sample: int) -> list[di
 
 
 def replays(lake: str, count: int) -> list[dict[str, Any]]:
-    """The share of a lake's bytes that the replay of one in a thousand events reads, by what selects them."""
+    """The share of a lake's bytes that the replay of one in a thousand events reads, by what selects them.
+
+    Large files are clustered by `device`, which nobody told: it has the most values that recur.
+    """
     total = sum(file.size for file in Lake(lake).files())
     last = count // 10
     questions = {
         "a rare event type": "bench.Alarm: true",
         "an attribute that grows with time": f"order between {last // 2} and {last // 2 + last // 1000}",
-        "an attribute that is scattered": "device = 7",
+        "one value of a scattered attribute, by which files are clustered": "device = 7",
+        "scattered attributes by which files are not clustered": 's1 = "word07" and n0 < 100',
     }
     table = []
+    for _ in Lake(lake).scan(filter="device = 1"):  # whatever is loaded once
+        pass
     for what, text in questions.items():
         before, rows = _bytes_read(), 0
-        for batch in Lake(lake).scan(filter=text):
-            rows += batch.num_rows
+        for _ in Lake(lake).events(filter=text):  # in order of time
+            rows += 1
         read = _bytes_read() - before
         table.append(
             {
@@ -263,7 +269,7 @@ def targets(table: list[dict[str, Any]], replayed: list[dict[str, Any]]) -> dict
         "time of 100,000 / time of 10,000 subscriptions": (medium[best] / large[best], "below 6"),
         "share of bytes read, rare type": (replayed[0]["share of bytes"], "below 0.05"),
         "share of bytes read, grows with time": (replayed[1]["share of bytes"], "below 0.05"),
-        "share of bytes read, scattered": (replayed[2]["share of bytes"], "(no target: nothing to prune by)"),
+        "share of bytes read, one scattered value": (replayed[2]["share of bytes"], "below 0.05"),
     }
 
 
@@ -299,7 +305,7 @@ def write_docs(result: dict[str, Any]) -> None:
     lines += [f"| {name} | {value:,.3g} | {target} |" for name, (value, target) in result["targets"].items()]
     lines += [
         "",
-        "Replay of about one in a thousand events; files are sorted by time:",
+        f"Replay, in order of time, of about one in a thousand of {result['events replayed']:,} events:",
         "",
         "| selected by | events | of the bytes |",
         "|---|---|---|",
@@ -315,6 +321,15 @@ def write_docs(result: dict[str, Any]) -> None:
     DOCS.write_text(head.rstrip() + "\n\n" + "\n".join(lines) + (tail or "\n"), "utf-8")
 
 
+def written(lake: Path, count: int) -> str:
+    """A lake with so many events, written as Spark writes it."""
+    started = time.perf_counter()
+    sink = LakeSink(str(lake), "bench")
+    sink.commit(sink.stage(batches(count)).files, 0)
+    print(json.dumps({"events": count, "writing the lake, s": time.perf_counter() - started}), flush=True)
+    return str(lake)
+
+
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -322,21 +337,21 @@ def main() -> None:
     parser.add_argument(
         "--sample", type=int, default=100_000, help="events of the mask baseline at 1,000 subscriptions"
     )
-    parser.add_argument("--five-million", action="store_true", help="5,000,000 events")
+    parser.add_argument("--five-million", action="store_true", help="match 5,000,000 events")
+    parser.add_argument("--replayed", type=int, default=5_000_000, help="events of the lake that is replayed")
     parser.add_argument("--write-docs", action="store_true")
     options = parser.parse_args()
     count = 5_000_000 if options.five_million else options.events
-    lake = tempfile.mkdtemp(prefix="angelia-bench-")
+    place = Path(tempfile.mkdtemp(prefix="angelia-bench-"))
     spark = open_session()
     try:
-        started = time.perf_counter()
-        sink = LakeSink(lake, "bench")
-        sink.commit(sink.stage(batches(count)).files, 0)
-        print(json.dumps({"events": count, "writing the lake, s": time.perf_counter() - started}), flush=True)
-        table, replayed = matching(spark, lake, count, options.sample), replays(lake, count)
+        table = matching(spark, written(place / "matched", count), count, options.sample)
+        shutil.rmtree(place / "matched")
+        replayed = replays(written(place / "replayed", options.replayed), options.replayed)
         result = {
             "date": date.today().isoformat(),
             "events": count,
+            "events replayed": options.replayed,
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "spark": spark.version,
@@ -349,7 +364,7 @@ def main() -> None:
             write_docs(result)
     finally:
         spark.stop()
-        shutil.rmtree(lake)
+        shutil.rmtree(place)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
-"""The recipe of docs/pipeline.md: a standalone cluster from the wheel, with what the workers need packed."""
+"""The recipe of docs/pipeline.md: a standalone cluster, with all that the workers need packed."""
 
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from zipfile import ZipFile
 
 import pyarrow.parquet as pq
 import pyspark
@@ -20,6 +23,7 @@ from angelia.pipeline.java import java_home
 from angelia.store import LakeWriter
 
 SPARK = Path(pyspark.__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 class Cluster:
@@ -33,9 +37,10 @@ class Cluster:
     def start(self, name, *arguments):
         log = self.path / f"{name}.log"
         command = [str(SPARK / "bin" / "spark-class"), *arguments]
+        environment = {name: text for name, text in self.environment.items() if name != "PYTHONPATH"}
         with log.open("wb") as file:
             process = subprocess.Popen(
-                command, stdout=file, stderr=file, env=self.environment, start_new_session=True
+                command, stdout=file, stderr=file, env=environment, start_new_session=True
             )
         self.processes.append(process)
         return log
@@ -76,13 +81,51 @@ def cluster(tmp_path):
         cluster.stop()
 
 
-def packed(path):
-    """Our packages as an archive, with the kernels that are compiled already."""
+def built_wheel(folder):
+    """Our package, as it is published."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation")
+    subprocess.run([*pip, "wheel", *options, "--wheel-dir", folder, ROOT], check=True, timeout=120)
+    (wheel,) = folder.glob("angelia-*.whl")
+    return wheel
+
+
+def dependencies(*names):
+    """Distributions with all that they need, as `pip install` would fetch them."""
+    found = {}
+    for name in names:
+        waiting = [name]
+        while waiting:
+            key = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+            if key in found:
+                continue
+            try:
+                found[key] = distribution(key)
+            except PackageNotFoundError:  # for other systems
+                continue
+            needed = [text for text in found[key].requires or () if "extra ==" not in text]
+            waiting += [re.match(r"[\w.-]+", text)[0] for text in needed]
+    return found.values()
+
+
+def packed(folder, archive):
+    """What `pip install --target folder 'wheel[match]'` gives, as an archive."""
+    with ZipFile(built_wheel(folder.parent)) as wheel:
+        wheel.extractall(folder)
     sources = Path(angelia.__file__).parent.parent
-    with tarfile.open(path, "w:gz") as archive:
-        for package in ("angelia", "pyspark_angelia"):
-            archive.add(sources / package, package)
-    return path
+    for source in (sources / "angelia" / "matching").rglob("*"):  # with the compiled kernels
+        if source.suffix in (".py", ".nbi", ".nbc"):
+            target = folder / source.relative_to(sources)
+            target.parent.mkdir(exist_ok=True)
+            shutil.copy2(source, target)
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        tar.add(folder, ".")
+        for each in dependencies("msgspec", "google-re2", "typer", "numpy", "numba", "pyarrow"):
+            for file in each.files:
+                path = Path(each.locate_file(file))
+                if path.is_file() and not {"..", "tests", "include", "__pycache__"} & set(file.parts):
+                    tar.add(path, str(file))
+    return archive
 
 
 def test_match_runs_on_a_standalone_cluster_with_packed_dependencies(cluster, tmp_path):
@@ -93,12 +136,15 @@ def test_match_runs_on_a_standalone_cluster_with_packed_dependencies(cluster, tm
             writer.roll()
     lines = (json.dumps({"id": i, "filter": f}) + "\n" for i, f in filters.items())
     (tmp_path / "subscriptions.jsonl").write_text("".join(lines))
-    archive = packed(tmp_path / "angelia.tar.gz")
+    archive = packed(tmp_path / "packed", tmp_path / "packed.tar.gz")
+    bare = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    checked = "import importlib.util as u; assert not any(map(u.find_spec, ('angelia', 'pyarrow', 'numba')))"
+    subprocess.run([bare, "-I", "-c", checked], check=True)  # workers have nothing but what is packed
     arguments = (
         *("match", "--lake", tmp_path / "lake", "--subscriptions", tmp_path / "subscriptions.jsonl"),
         *("--out", tmp_path / "out", "--master", cluster.master),
         *("--conf", f"spark.archives={archive}#packed", "--conf", "spark.executorEnv.PYTHONPATH=packed"),
-        *("--conf", "spark.executor.memory=512m"),
+        *("--conf", f"spark.pyspark.python={bare}", "--conf", "spark.executor.memory=512m"),
     )
     done = subprocess.run(
         [sys.executable, "-m", "angelia", "pipeline", *map(str, arguments)],
@@ -115,3 +161,5 @@ def test_match_runs_on_a_standalone_cluster_with_packed_dependencies(cluster, tm
         path for number in (1, 2) for path in (tmp_path / f"work{number}").rglob("packed/angelia/matching")
     ]
     assert used  # by workers that had it unpacked
+    for number in (1, 2):
+        shutil.rmtree(tmp_path / f"work{number}")  # half a gigabyte each

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ Subscriptions = (
 )
 
 LINES = (".jsonl", ".ndjson", ".json")
+MANY = 4_096  # filters, from which on they do not fit in a processor's cache
 _INT64 = range(-(2**63), 2**63)
 
 log = logging.getLogger("angelia.pipeline")
@@ -49,6 +51,7 @@ class Index:
     ids: pa.Array  # int64 or string
     snapshot: Snapshot
     attributes: frozenset[str]  # what the filters look at, the context as @type, …
+    key: str | None = None  # the attribute that most of many filters compare with a value
 
     @classmethod
     def of(cls, filters: Mapping[Id, Filter], registry: TypeRegistry | None = None) -> Index:
@@ -56,7 +59,7 @@ class Index:
         from angelia.matching.snapshot import Snapshot
 
         snapshot = Snapshot(range(len(filters)), list(filters.values()), None, registry)
-        return cls(_ids(filters), snapshot, frozenset(_attributes(filters.values())))
+        return cls(_ids(filters), snapshot, frozenset(_attributes(filters.values())), _key(filters.values()))
 
     @property
     def has_integers(self) -> bool:
@@ -83,6 +86,19 @@ def _attributes(filters: Iterable[Filter]) -> Iterator[str]:
         yield from each.attributes()
         if any(c.types or c.not_types for c in each.conjunctions):
             yield "@type"
+
+
+def _key(filters: Collection[Filter]) -> str | None:
+    if len(filters) < MANY:
+        return None
+    counts = Counter(
+        name
+        for each in filters
+        for conjunction in each.conjunctions
+        for name, condition in conjunction.conditions.items()
+        if condition.some is not None and condition.some.points is not None
+    )
+    return max(counts, key=counts.__getitem__, default=None)
 
 
 # ---------------------------------------------------------------- where they come from

