@@ -460,7 +460,8 @@ class Pan:
         if strangers and not self.known:
             self.join(strangers[0])  # the first attempt was lost
         elif new := [name for name in strangers if name not in self._met]:
-            self.join(new[0])
+            self._met.add(new[0])
+            self._transmit(new[0], Join(self.me))  # of most, nothing new will come
         self._seek()
         forgotten = now - 4 * beat * self.settings.patience
         self._failed = {name: when for name, when in self._failed.items() if when > forgotten}
