@@ -95,3 +95,17 @@ def test_the_kit_holds_while_partitions_come_and_go(router, seed, monkeypatch):
     monkeypatch.setattr(Workload, "__init__", often)
     run_case(Case(router, "tree", seed))
     assert made
+
+
+@pytest.mark.parametrize("size", [2, 12])
+def test_rings_that_grew_apart_become_one_when_two_of_their_nodes_are_linked(size):
+    """With leaf sets of 4, most nodes of one ring must hear of the other from their neighbours."""
+    sim = overlay([f"a{number}" for number in range(size)], settle=2.0, leaf_set=4)
+    for number in range(size):
+        sim.add_broker(f"b{number}")
+        if number:
+            sim.connect(f"b{number}", f"b{number - 1}")
+        sim.run()
+    sim.connect("a0", "b0")
+    sim.run(sim.now + 15.0)
+    check_leaf_sets(sim)

@@ -10,7 +10,8 @@ Nodes beat to all that they know, and take for dead who has not been heard of fo
 they cannot be linked with. Who loses a member of its leaf set exchanges contacts with the others, as
 leaf sets do at every beat, so that they are right again whatever happened at the same time. Of those who
 were lost without a farewell some are remembered and sought, one a beat: when a network was parted and is
-whole again, each joins the others' ring through the first that it finds.
+whole again, each joins the others' ring through the first that it finds. And who is linked with somebody
+that it does not know joins through that one too, once: it may be of a ring that has grown by itself.
 
 Effects go to an outbox that is shared with the router. Links are made when there is something to say.
 """
@@ -129,6 +130,7 @@ class Pan:
         self._seeking: dict[str, Contact] = {}
         self._heard: dict[str, float] = {}
         self._waiting: dict[str, list[Message]] = {}  # for a link that was asked for
+        self._met: set[str] = set()  # linked nodes that this one has joined through
         self._told: tuple[Contact, ...] = ()  # the leaf set, as others know it
         self._is_joining = False
         self._must_announce = False
@@ -159,6 +161,7 @@ class Pan:
     def join(self, bootstrap: str) -> None:
         """Become a node of the overlay that a peer belongs to."""
         self._is_joining = True
+        self._met.add(bootstrap)
         self._transmit(bootstrap, Join(self.me))
 
     def leave(self) -> None:
@@ -270,6 +273,7 @@ class Pan:
 
     def peer_down(self, peer: str) -> None:
         """A link is gone. Who is known is tried once more, then taken for dead."""
+        self._met.discard(peer)
         if peer in self._waiting:
             self.fail(peer)
         elif peer in self.known:
@@ -452,8 +456,12 @@ class Pan:
             self.send(contact, Heartbeat(asks=True))
         for contact in dict.fromkeys((*self.leaf_set.larger[:1], *self.leaf_set.smaller[:1])):
             self.send(contact, Contacts(self.me, self.leaf_set.members, asks=True))
-        if not self.known and self._peers:
-            self.join(next(iter(self._peers)))  # the first attempt was lost
+        strangers = [name for name in self._peers if name not in self.known]
+        if strangers and not self.known:
+            self.join(strangers[0])  # the first attempt was lost
+        elif new := [name for name in strangers if name not in self._met]:
+            self._met.add(new[0])
+            self._transmit(new[0], Join(self.me))  # of most, nothing new will come
         self._seek()
         forgotten = now - 4 * beat * self.settings.patience
         self._failed = {name: when for name, when in self._failed.items() if when > forgotten}
