@@ -324,8 +324,9 @@ class Node:
         """Types come from strangers, and stay for ever, at every broker."""
         if (size := len(encode(new))) > MAX_TYPE_BYTES:
             raise RequestError(f"the definition of {new.name} has {size} bytes, more than {MAX_TYPE_BYTES}")
-        known, most = len(self.registry), self._max_types
-        if most is not None and known >= most and new.name not in self.registry:
+        removed, most = self.registry.removed, self._max_types  # those that were removed are remembered
+        known = len(self.registry) + len(removed)
+        if most is not None and known >= most and new.name not in self.registry and new.name not in removed:
             raise RequestError(f"{self.name} knows {known} event types, and takes no more (--max-types)")
 
     def _learn_type(self, event_type: EventType, peer: str) -> list[Effect]:

@@ -305,6 +305,16 @@ async def test_event_types_beyond_the_limit_are_refused_and_known_ones_may_chang
 
 
 @asynchronous
+async def test_types_that_come_and_go_count_as_well_for_brokers_remember_them():
+    async with broker(max_types=2) as it, connect(address(it)) as bus:
+        for name in ("a.One", "a.Two", "a.Two"):
+            await bus.define(EventType(name))
+            await bus.remove_type(name)
+        with pytest.raises(RequestError, match=r"knows 2 event types, and takes no more \(--max-types\)"):
+            await bus.define(EventType("a.Three"))
+
+
+@asynchronous
 async def test_what_the_network_knows_is_known_everywhere_whatever_the_limit():
     async with broker() as it, connect(address(it)) as bus:
         await bus.define(EventType("a.One"))
