@@ -127,6 +127,7 @@ FRAMES = {
     w.Flow: st.builds(w.Flow, st.booleans()),
     w.TypeNews: st.builds(w.TypeNews, st.lists(event_types(), max_size=2).map(tuple)),
     w.Describe: st.builds(w.Describe, numbers),
+    w.ListSubscriptions: st.builds(w.ListSubscriptions, numbers, st.text(max_size=20)),
 }
 BATCHED = {w.Ask, w.Upload, w.Tell, w.Forward}  # their contents are decoded apart: tests of their own
 
