@@ -42,6 +42,7 @@ figure { margin: 0; max-width: 540px; } figcaption { color: var(--soft); font-si
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th { text-align: left; color: var(--soft); font-weight: 600; border-bottom: 2px solid var(--line); white-space: nowrap; }
 td, th { padding: 5px 12px 5px 0; vertical-align: top; } td { border-bottom: 1px solid var(--line); }
+td.n + td:not(.n), th.n + th:not(.n) { padding-left: 16px; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { font: 12px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; } code.w { white-space: nowrap; }
 .bar { display: inline-block; height: 9px; background: var(--fill); border-radius: 2px; margin-right: 6px; opacity: .75; }
@@ -130,12 +131,16 @@ def _cards(facts: Facts) -> str:
         verdicts = [row["verdict"] for row in facts.subscriptions]
         cards += [
             (len(verdicts), "subscriptions"),
-            (sum(row["matches"] for row in facts.subscriptions), "matches"),
+            (sum(row["matches"] for row in facts.subscriptions), "pairs"),
             (verdicts.count("never"), "never match"),
             (verdicts.count("always"), "always match"),
         ]
-    inside = "".join(f'<div class="card"><b>{n:,}</b><span>{what}</span></div>' for n, what in cards)
+    inside = "".join(f'<div class="card"><b>{n:,}</b><span>{_of(n, what)}</span></div>' for n, what in cards)
     return f'<div class="cards">{inside}</div>'
+
+
+def _of(count: int, what: str) -> str:
+    return what.removesuffix("s") if count == 1 and what.endswith("s") else what
 
 
 def _volume(facts: Facts) -> str:
@@ -149,6 +154,7 @@ def _volume(facts: Facts) -> str:
         axes.xaxis.set_major_formatter(_NUMBERS)
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.grid(axis="y", visible=False)
+        axes.set_ylim(len(names) - max(len(names), 3) - 0.5, len(names) - 0.5)  # a lone bar is no block
 
     totals = _totals(facts.volume, "source")
     height = 1.0 + 0.3 * min(len(totals), SHOWN)
