@@ -234,6 +234,25 @@ def test_only_the_beginning_of_a_pattern_is_delegated(network):
     ]
 
 
+def test_a_later_part_recognised_elsewhere_would_lose_a_match():
+    """Of g f g h one matcher finds f·g·h; one for g·h alone takes the g before the f, and is no use.
+
+    A beginning recognised elsewhere loses nothing: (f·g)·h finds the match.
+    """
+    f, g, h = (Pattern.parse(f"x = {x}") for x in (1, 2, 3))
+    fg, gh = Pattern([*f.filters, *g.filters]), Pattern([*g.filters, *h.filters])
+    whole, near, far, first, last = map(SequenceMatcher, ((f, g, h), (f, gh), (g, h), (f, g), (fg, h)))
+    found: dict[str, list[tuple[Event, ...]]] = {"one matcher": [], "g·h elsewhere": [], "f·g elsewhere": []}
+    for second, x in enumerate((2, 1, 2, 3)):
+        event = Event({"x": x}, id=str(second), time=START + timedelta(seconds=second))
+        part, beginning = far.see(event), first.see(event)
+        found["one matcher"].append(whole.see(event) or ())
+        found["g·h elsewhere"].append(near.see(event) or (part and near.hear(gh, part)) or ())
+        found["f·g elsewhere"].append((beginning and last.hear(fg, beginning)) or last.see(event) or ())
+    ids = {how: [[event.id for event in match] for match in some if match] for how, some in found.items()}
+    assert ids == {"one matcher": [["1", "2", "3"]], "g·h elsewhere": [], "f·g elsewhere": [["1", "2", "3"]]}
+
+
 def test_two_patterns_share_a_delegated_part_until_both_are_gone(network):
     net = network("advertisement", ("b1", "b2"))
     net.advertise("b2", "pub", "exists x")
