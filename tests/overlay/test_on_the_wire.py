@@ -27,6 +27,7 @@ from angelia.messages import (
     RouteReply,
     SubscriptionMessage,
     TypeMessage,
+    TypeRemoval,
 )
 from angelia.overlay import key_of
 from angelia.wire import Frames, decode, encode
@@ -44,7 +45,8 @@ MESSAGES = [
     Farewell(),
     Route(key_of("Quote"), ME, Lookup("Quote"), 3, 2),
     Route(key_of("news"), ME, Multicast("news", NOTE)),
-    RouteReply(3, Definitions((QUOTE,), replica=True)),
+    RouteReply(3, Definitions((QUOTE,), replica=True, removed=(QUOTE,))),
+    TypeRemoval("Quote", "shop"),
     RouteReply(3, Refusal("no")),
     TypeMessage(QUOTE),
     ChildType("*", "Quote"),
