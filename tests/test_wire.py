@@ -85,7 +85,7 @@ MESSAGES = {
     m.NotifySequence: st.builds(
         m.NotifySequence, patterns, st.lists(events, min_size=1, max_size=3).map(tuple)
     ),
-    m.TypeDefinition: st.builds(m.TypeDefinition, event_types()),
+    m.TypeDefinition: st.builds(m.TypeDefinition, event_types(), st.booleans()),
     m.Reach: st.builds(m.Reach, servers, servers, st.booleans()),
     m.LinkState: st.builds(m.LinkState, texts, versions, servers),
     m.Subscriptions: st.builds(m.Subscriptions, texts, versions, st.frozensets(filters(), max_size=3)),
@@ -126,7 +126,9 @@ FRAMES = {
     ),
     w.Dropped: st.builds(w.Dropped, numbers),
     w.Flow: st.builds(w.Flow, st.booleans()),
-    w.TypeNews: st.builds(w.TypeNews, st.lists(event_types(), max_size=2).map(tuple)),
+    w.TypeNews: st.builds(
+        w.TypeNews, st.lists(event_types(), max_size=2).map(tuple), st.lists(texts, max_size=2).map(tuple)
+    ),
     w.Describe: st.builds(w.Describe, numbers),
     w.ListSubscriptions: st.builds(w.ListSubscriptions, numbers, texts),
 }

@@ -7,9 +7,6 @@ all looked at: bounds and texts of the block lead to theirs, and ranges, where t
 the block's ranks in order.
 """
 
-# mypy: ignore-errors
-# Compiled by numba, which has types of its own for each variable.
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -8,9 +8,6 @@ counts references, which costs more than a step. Integer types are chosen with c
 of an int64 and a uint64 together.
 """
 
-# mypy: ignore-errors
-# Compiled by numba, which has types of its own for each variable.
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple

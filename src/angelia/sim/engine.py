@@ -49,7 +49,7 @@ from angelia.messages import (
 from angelia.node import Node
 from angelia.sim.clients import Client
 from angelia.sim.errors import SimulationError
-from angelia.sim.journal import Journal
+from angelia.sim.journal import Journal, detail_of
 from angelia.sim.links import Channel, Distance, Link, distances
 from angelia.sim.topology import Physical
 
@@ -285,7 +285,7 @@ class Simulation:
         who = self.clients[client]
         number = self._next()
         if self._journal is not None:
-            kind, detail = type(request).__name__, _detail(request)
+            kind, detail = type(request).__name__, detail_of(request)
             self._note("request", who.broker, request.identity, kind, number, detail)
         self._request(who, request, number)
 
@@ -572,7 +572,7 @@ class Simulation:
         at, peer = channel.source, channel.target
         if record == "received":
             at, peer = peer, at
-        detail = message.event.id or "" if type(message) is Notify else _detail(message)
+        detail = message.event.id or "" if type(message) is Notify else detail_of(message)
         journal.add(self.now, record, at, peer, type(message).__name__, number, cause, hops, detail)
 
     def _note_delivery(
@@ -593,15 +593,3 @@ class Simulation:
         """Record what is not a message, and is its own cause."""
         if self._journal is not None:
             self._journal.add(self.now, record, at, peer, kind, number, number, 0, detail)
-
-
-def _detail(what: Request | Message) -> str:
-    """What a request or message is about, in short."""
-    for name in ("filter", "advertisement"):
-        if (item := getattr(what, name, None)) is not None:
-            return "; instead: ".join(map(str, (item, *getattr(what, "uncovered", ()))))
-    if (event := getattr(what, "event", None)) is not None:
-        return event.id or ""
-    if (event_type := getattr(what, "event_type", None)) is not None:
-        return f"{event_type.name} {event_type.version}"
-    return f"{what.origin} {what.version}" if hasattr(what, "origin") else ""  # type: ignore[union-attr]

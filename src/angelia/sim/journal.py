@@ -27,9 +27,10 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from angelia.messages import Message, Request
 from angelia.sim.errors import SimulationError
 
-__all__ = ["RECORDS", "Journal", "Row", "check_parent", "check_path", "write", "write_lines"]
+__all__ = ["RECORDS", "Journal", "Row", "check_parent", "check_path", "detail_of", "write", "write_lines"]
 
 RECORDS = ("sent", "received", "dropped", "request", "reply", "delivery", "link", "fault")
 
@@ -191,3 +192,15 @@ def _write_parquet(journal: Journal, path: Path) -> None:
 
 def _arrow_type(pa: Any, name: str) -> Any:
     return pa.dictionary(pa.int32(), pa.string()) if name in _STRINGS else pa.from_numpy_dtype(_DTYPES[name])
+
+
+def detail_of(what: Request | Message) -> str:
+    """What a request or message is about, in short."""
+    for name in ("filter", "advertisement"):
+        if (item := getattr(what, name, None)) is not None:
+            return "; instead: ".join(map(str, (item, *getattr(what, "uncovered", ()))))
+    if (event := getattr(what, "event", None)) is not None:
+        return event.id or ""
+    if (event_type := getattr(what, "event_type", None)) is not None:
+        return f"{event_type.name} {event_type.version}"
+    return f"{what.origin} {what.version}" if hasattr(what, "origin") else ""  # type: ignore[union-attr]

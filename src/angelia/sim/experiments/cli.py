@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,6 +92,7 @@ def hermes(
 def _large(brokers: int, seed: str, directory: Path) -> None:
     rows: list[Row] = []
     spread: list[Row] = []
+    gc.disable()  # the network is kept to the end, and to go through it again and again takes long
     for some, told in hermes_large.large(brokers, seed):
         rows += some
         spread += told
