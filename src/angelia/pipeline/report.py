@@ -122,7 +122,7 @@ def _head(facts: Facts) -> str:
 
 
 def _cards(facts: Facts) -> str:
-    cards: list[tuple[object, str]] = [
+    cards: list[tuple[int, str]] = [
         (facts.events, "events"),
         (len({row["type"] for row in facts.volume}), "types"),
         (len({row["source"] for row in facts.volume}), "sources"),
