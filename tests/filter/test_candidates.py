@@ -60,6 +60,37 @@ def one_attribute(rng, size=8):
     return Filter.parse(texts(rng, size).replace("y", "x").replace("z", "x"))
 
 
+def special(rng, size=7):
+    """One attribute with texts, patterns, excluded and refused values, of which many share some."""
+    value, other = rng.randrange(size), rng.randrange(size)
+    word, end = f"{rng.randrange(4 * size):b}", f"{rng.randrange(size):b}"
+    listed = ", ".join(f'"{rng.randrange(4 * size):b}"' for _ in range(rng.randrange(2, 12)))
+    parts = [
+        f"x != {value}",
+        f"x != {value} and x != {other}",
+        f"x > {value} and x != {value + 2}",
+        f"x in ({value}, {other})",
+        f"not x = {value}",
+        f"not x in ({value}, {other})",
+        f"not x between {value} and {value + other}",
+        f'not x = "{word}"',
+        f'not x contains "{word}"',
+        f'not x suffix "{end}"',
+        f'not x prefix "{end}"',
+        f'not x matches "{end}"',
+        "not exists x",
+        f'x != "{word}"',
+        f'x suffix "{end}"',
+        f'x contains "{word}"',
+        f'x contains "{word}" and x contains "{end}1"',
+        f'x prefix "{word}" and x suffix "{end}"',
+        f'x matches "{end}"',
+        f"x in ({listed})",
+        f'x = "{word}"',
+    ]
+    return Filter.parse(" and ".join(rng.sample(parts, rng.choice([1, 1, 2]))))
+
+
 def check(poset):
     """Every relation of a poset is that of all pairs."""
     items = list(poset)
@@ -72,7 +103,7 @@ def check(poset):
     assert sum(len(poset.predecessors(f)) for f in items) == sum(len(poset.successors(f)) for f in items)
 
 
-@pytest.mark.parametrize("make", [any_filter, interval, one_attribute])
+@pytest.mark.parametrize("make", [any_filter, interval, one_attribute, special])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_poset_of_hundreds_is_that_of_all_pairs_also_after_removals(make, seed):
     rng = random.Random(seed)
@@ -143,6 +174,20 @@ SHAPES = {
     "all equal": lambda i, n: "x < 1 and y < 2",
     "equalities": lambda i, n: f"x = {i // 20} and y = {i % 20}",
     "lists of values": lambda i, n: f"x in ({i}, {i + 1}, {i + 2})",
+    "unequal values": lambda i, n: f"x != {i}",
+    "two unequal values": lambda i, n: f"x != -1 and x != {i}",
+    "unequal values in an interval": lambda i, n: f"x > -1 and x < {n} and x != {i}",
+    "refused values": lambda i, n: f"not x = {i}",
+    "refused intervals": lambda i, n: f"not x between {i} and {i + n}",
+    "unequal and refused values": lambda i, n: f"x != {i} and not x = {n + i}",
+    "parts": lambda i, n: f'x contains "{i:06}"',
+    "parts with much in common": lambda i, n: f'x contains "{"ab" * 30}{i:06}{"cd" * 30}"',
+    "parts of two attributes": lambda i, n: f'x contains "{i % 20:06}" and y contains "{i // 20:06}"',
+    "suffixes": lambda i, n: f'x suffix "{i:06}"',
+    "patterns": lambda i, n: f'x matches "^{i:06}[a-f]"',
+    "refused parts": lambda i, n: f'not x contains "{i:06}"',
+    "refused suffixes": lambda i, n: f'not x suffix "{i:06}"',
+    "refused patterns": lambda i, n: f'not x matches "{i:06}"',
     "types": lambda i, n: f"T{i}:",
     "types with ranges": lambda i, n: f"T{i % 20}: x > {i} and x < {n + i}",
 }

@@ -1,20 +1,23 @@
 """Candidates for covering: the indexes behind the poset.
 
 What covers a filter can ask only for attributes that the filter asks for, with the same values
-where both are equalities, and around its interval where it has one. An index proposes what passes
-such tests; the poset then asks each of them. It may propose too many, never too few. Of some it is
-sure: of filters that are nothing but intervals, and a type.
+where both are equalities, around its interval where it has one, and with no text or refused value that
+the filter does not have (`demands`). An index proposes what passes such tests; the poset then asks each
+of them. It may propose too many, never too few. Of some it is sure: of filters that are nothing but
+intervals, and a type.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, TypeVar
 
 from angelia.event import Kind
 from angelia.filter.advertisement import Advertisement
 from angelia.filter.conjunction import Condition, Conjunction
-from angelia.filter.domain import ABOVE_ALL, BELOW_ALL, Domain, after, before
+from angelia.filter.demands import Column, Lower, is_special, span_of
+from angelia.filter.domain import ABOVE_ALL, BELOW_ALL, Domain
 from angelia.filter.filter import Filter
 from angelia.filter.spans import FEW, Members, Span, Spans, bits_of, numbers_in
 
@@ -52,8 +55,9 @@ class SubscriptionIndex:
         self._above: dict[Key, dict[Shape, _Group]] = {}
         self._filed: dict[int, set[tuple[Key, Shape]]] = {}
         self._below: dict[Key, Members] = {}
-        self._spans: dict[Key, Spans] = {}
-        self._texts: dict[str, dict[int, str]] = {}  # what each must contain, for `contains` to look at
+        self._lower: dict[Key, Lower] = {}
+        self._columns: dict[str, Column] = {}  # of conditions that are not just intervals
+        self._marks: Counter[Key] = Counter()  # how many are filed to cover others, under a piece of text
         self._all = self._empty = self._single = 0  # bits
         self.plain = 0  # of filters of which the index is sure what they cover
 
@@ -67,20 +71,25 @@ class SubscriptionIndex:
             for key in self._rarest(part):
                 if (key, shape) not in filed:
                     filed.add((key, shape))
+                    self._marks[key] += len(key) == 3
                     groups = self._above.setdefault(key, {})
                     groups.setdefault(shape, _Group(key, shape)).add(number, self._items)
         for first in item.conjunctions[:1]:
             for key in _places(first):
                 self._below.setdefault(key, Members()).add(number)
             for name, some in _asked(first):
-                self._spans.setdefault((name, some.kind), Spans()).add(number, _span(some))
-                if some.kind is Kind.STRING:
-                    self._texts.setdefault(name, {})[number] = _text(some)
+                self._lower.setdefault((name, some.kind), Lower()).add(number, some)
+            for name, condition in _special(first):
+                column = self._columns.setdefault(name, Column())
+                column.add(number, condition, above=len(item.conjunctions) == 1)
 
     def remove(self, number: int, item: Filter) -> None:
         """Forget a filter."""
         self._mark(number, item)
         for key, shape in self._filed.pop(number):
+            self._marks[key] -= len(key) == 3
+            if not self._marks[key]:
+                del self._marks[key]
             groups = self._above[key]
             groups[shape].remove(number, item)
             _tidy(groups, shape)
@@ -90,11 +99,11 @@ class SubscriptionIndex:
                 self._below[key].remove(number)
                 _tidy(self._below, key)
             for name, some in _asked(first):
-                self._spans[name, some.kind].remove(number, _span(some))
-                _tidy(self._spans, (name, some.kind))
-                if some.kind is Kind.STRING:
-                    del self._texts[name][number]
-                    _tidy(self._texts, name)
+                self._lower[name, some.kind].remove(number, some)
+                _tidy(self._lower, (name, some.kind))
+            for name, condition in _special(first):
+                self._columns[name].remove(number, condition, above=len(item.conjunctions) == 1)
+                _tidy(self._columns, name)
         del self._items[number]
 
     def _mark(self, number: int, item: Filter) -> None:
@@ -117,7 +126,7 @@ class SubscriptionIndex:
         return min(choices, key=lambda keys: (len(keys[0]) < 3, sum(map(self._count, keys))))
 
     def _count(self, key: Key) -> int:
-        return len(self._below.get(key, ())) or len(self._spans.get(key, ()))
+        return len(self._below.get(key, ())) or len(self._lower.get(key, ())) or self._marks[key]
 
     def breadth(self, number: int) -> int:
         """How much a filter asks for: what covers it asks no more."""
@@ -136,6 +145,9 @@ class SubscriptionIndex:
         found = 0
         for group in self._groups_above(first):
             found |= group.around(first.conditions)
+        for name, condition in first.conditions.items():
+            if found and name in self._columns:
+                found = self._columns[name].above(found, condition)
         return found and self._types.above(found, first)
 
     def surely_cover(self, item: Filter) -> int:
@@ -166,10 +178,10 @@ class SubscriptionIndex:
     def near(self, item: Filter, among: int, above: bool, turn: int) -> int:
         """One that has an end as near as possible to that of the item; each turn another end."""
         ends = [
-            (spans, _span(some))
+            (lower.spans, span_of(some))
             for part in item.conjunctions[:1]
             for name, some in _asked(part)
-            if (spans := self._spans.get((name, some.kind))) is not None
+            if (lower := self._lower.get((name, some.kind))) is not None
         ]
         spans, span = ends[turn // 2 % len(ends)] if ends else (_NO_SPANS, _ALL)
         found = spans.near(span, among, above, upper=turn % 2 == 0)
@@ -203,9 +215,9 @@ class SubscriptionIndex:
             if not found:
                 return 0
         for name, condition in part.conditions.items():
-            if condition.some is not None and condition.some.contains:
-                text, texts = next(iter(condition.some.contains)), self._texts.get(name, {})
-                found = bits_of([n for n in numbers_in(found) if n in texts and text in texts[n]])
+            if found and name in self._columns:
+                kind = condition.some and condition.some.kind
+                found = self._columns[name].below(found, condition, self._lower.get((name, kind)))
         return found
 
     def _size(self, asked: tuple[str, Condition]) -> int:
@@ -223,17 +235,14 @@ class SubscriptionIndex:
             for point in some.points:
                 found |= self._below.get((name, some.kind, point), _NOBODY).bits
             return found
-        if some.suffix:
-            ending = self._below.get((name, "suffix", _ending(some)), _NOBODY).bits
-            return ending and ending & self._lying_in(name, some)
         return self._lying_in(name, some)
 
     def _lying_in(self, name: str, some: Domain) -> int:
         """Filters that ask for a value between the ends of a domain."""
         if some.kind is None:
             return self._below.get((name, "some"), _NOBODY).bits
-        spans = self._spans.get((name, some.kind))
-        return 0 if spans is None else spans.within(*_span(some))
+        lower = self._lower.get((name, some.kind))
+        return 0 if lower is None else lower.lying_in(some)
 
 
 class _Group:
@@ -278,7 +287,7 @@ class _Group:
         parts = item.conjunctions
         if len(parts) > 1:
             parts = tuple(part for part in parts if _shape(part) == self._shape)
-        spans = [_span(part.conditions[name].some) for part in parts]
+        spans = [span_of(part.conditions[name].some) for part in parts]
         return min(low for low, _ in spans), max(high for _, high in spans)
 
     @property
@@ -291,11 +300,11 @@ class _Group:
         if self._few is not None:
             if not self._tried:
                 return bits_of(self._few)
-            low, high = _span(conditions[self._tried].some)
+            low, high = span_of(conditions[self._tried].some)
             return bits_of([n for n, (start, end) in self._few.items() if start <= low and end >= high])
         found = self._members.bits
         for name, spans in self._spans.items():
-            found &= spans.around(*_span(conditions[name].some))
+            found &= spans.around(*span_of(conditions[name].some))
             if not found:
                 break
         return found
@@ -403,24 +412,9 @@ def _asked(part: Conjunction) -> list[tuple[str, Domain]]:
     return [(name, c.some) for name, c in conditions if c.some is not None and c.some.kind is not None]
 
 
-def _text(some: Domain) -> str:
-    """A text that contains whatever all strings of a domain are known to contain."""
-    if some.points is not None:
-        return str(next(iter(some.points)))
-    return "\n".join((some.common_prefix, some.suffix, *some.contains))
-
-
-def _span(some: Domain | None) -> Span:
-    """The least cuts around a domain."""
-    if some is None or some.kind is None:
-        return _ALL
-    if some.points is None:
-        return some.low, some.high
-    if len(some.points) == 1:
-        (point,) = some.points
-        return before(point), after(point)
-    spans = some.spans()
-    return spans[0][0], spans[-1][1]
+def _special(part: Conjunction) -> list[tuple[str, Condition]]:
+    """The attributes with conditions that are not just intervals."""
+    return [(name, condition) for name, condition in part.conditions.items() if is_special(condition)]
 
 
 def _keys(name: str, condition: Condition) -> list[Key]:
@@ -478,7 +472,6 @@ def _places(part: Conjunction) -> list[Key]:
         places.append((name,))
         if some is not None:
             places.append((name, "some"))
-            places += [(name, "suffix", ending)] if (ending := _ending(some)) else []
             places += [(name, some.kind, point) for point in some.points or ()]
     return places
 
