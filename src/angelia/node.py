@@ -132,11 +132,19 @@ class Node:
             if isinstance(item, Routed):
                 effects += self._routed(item, item.event)
             elif isinstance(item, FromClient):
-                effects += self._from_client(item, self.router.now)
+                effects += self._in_turn(item)
             elif isinstance(item, TypeRemoved):
                 effects += self._type_gone(item.name)
             else:
                 effects.append(item)
+        return effects
+
+    def _in_turn(self, given: FromClient) -> list[Effect]:
+        """A request that waited, with all that comes of it, before what waits behind it."""
+        behind = list(self.router.outbox)
+        self.router.outbox.clear()
+        effects = [*self._from_client(given, self.router.now), *self._outbox()]
+        self.router.outbox.extend(behind)
         return effects
 
     def state(self) -> Mapping[str, Any]:

@@ -7,8 +7,32 @@ import pytest
 
 from angelia import Event, EventType, SyncBus
 from angelia.errors import AngeliaError, RoutingError
-from angelia.messages import FromPeer, Heartbeat, Join, PeerUp, Reach, Timer
+from angelia.filter import Advertisement, Filter
+from angelia.messages import (
+    Advertise,
+    Contact,
+    Contacts,
+    Definitions,
+    Deliver,
+    FromClient,
+    FromPeer,
+    Heartbeat,
+    Join,
+    Lookup,
+    Measured,
+    PeerUp,
+    PublishAll,
+    Reach,
+    Reply,
+    Route,
+    RouteReply,
+    Send,
+    Subscribe,
+    Timer,
+    Unsubscribe,
+)
 from angelia.node import Node
+from angelia.overlay import key_of
 
 
 def test_hermes_on_a_bus():
@@ -80,3 +104,27 @@ def test_effects_are_the_same_in_every_run():
     assert effects() == effects()
     assert any(b"Join" in text for text in effects())
     assert msgspec.structs.asdict(Join(Node("b1", "hermes").router.pan.me))["met"] == ()
+
+
+def test_nothing_comes_to_a_party_after_its_unsubscription_was_confirmed():
+    """Requests of one client wait together for a type; what comes of one is done before the next."""
+    node = Node("b1", "hermes", timeout=1.0)
+    node.handle(PeerUp("b2"), 1.0)
+    node.handle(FromPeer("b2", Contacts(Contact(key_of("Quote"), "b2"), ())), 1.0)
+    node.handle(Measured("b2", 0.01), 1.0)
+    requests = [
+        Subscribe("ann", Filter.parse("true")),
+        Advertise("ann", Advertisement.parse("Quote: true")),
+        PublishAll("ann", (Event({"x": 1}, type="Quote"),)),
+        Unsubscribe("ann", Filter.parse("true")),
+    ]
+    effects = [
+        e for number, one in enumerate(requests) for e in node.handle(FromClient("c", one, number), 2.0)
+    ]
+    asked = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Route)]
+    assert [type(message.message) for message in asked] == [Lookup], "the type's rendezvous node is b2"
+    answered = node.handle(FromPeer("b2", RouteReply(asked[0].number, Definitions(()))), 3.0)
+    told = [e for e in answered if isinstance(e, Deliver | Reply)]
+    assert isinstance(told[-1], Reply)
+    assert told[-1].number == 3
+    assert [type(e) for e in told].count(Deliver) == 1

@@ -193,7 +193,7 @@ class Workload:
             self.sim.run(self.sim.now + _WINDOW)
             self.sim.run(max(self.sim.now, self._whole_at) + REPAIR)
         elif self.is_overlay:
-            self.sim.run(self.sim.now + 4 * _WINDOW)
+            self.sim.run(self.sim.now + 8 * _WINDOW)  # over slow links, with a type to be asked for
         else:
             self.sim.run()
 
