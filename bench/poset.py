@@ -106,6 +106,8 @@ SHAPES: dict[str, Callable[[int, int], str]] = {
     ),
     "chain": lambda i, n: f"x < {i * 7919 % n}",
     "incomparable": lambda i, n: f"x < {i} and y < {n - i}",
+    "unequal": lambda i, n: f"x != {i}",
+    "parts": lambda i, n: f'x contains "{i:06}"',
 }
 
 
@@ -114,12 +116,12 @@ def grown(size: int) -> dict[str, dict[str, float]]:
     rows = {}
     for name, shape in SHAPES.items():
         half, whole = ([Filter.parse(shape(i, n)) for i in range(n)] for n in (size // 2, size))
-        few = whole[: size // 8]
+        few = whole[: size // 16]
         rows[name] = {
             "half_s": round(build(subscription_poset(), half), 2),
             "whole_s": round(build(subscription_poset(), whole), 2),
-            "eighth_s": round(build(subscription_poset(), few), 2),
-            "eighth_pairwise_s": round(build(Poset(Everything()), few), 2),
+            "sixteenth_s": round(build(subscription_poset(), few), 2),
+            "sixteenth_pairwise_s": round(build(Poset(Everything()), few), 2),
         }
     return rows
 
@@ -136,7 +138,7 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--filters", type=int, default=20_000)
-    parser.add_argument("--pairwise", type=int, default=4_000, help="filters of the pairwise build")
+    parser.add_argument("--pairwise", type=int, default=2_000, help="filters of the pairwise build")
     parser.add_argument("--shapes", type=int, default=8_000, help="filters of each further shape")
     args = parser.parse_args()
     rng = random.Random(20260101)
