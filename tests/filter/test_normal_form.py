@@ -247,3 +247,8 @@ def test_redundant_constraints_vanish(text, canonical):
 )
 def test_a_list_satisfies_a_constraint_if_some_element_does(values, text, expected):
     assert parse(text).matches(Event({"x": values})) is expected
+
+
+@pytest.mark.parametrize("text", ['not x < ""', 'not x < "" and not y < ""', 'not x < "" and z = 1'])
+def test_to_refuse_what_no_value_can_be_asks_for_nothing(text):
+    assert Filter.parse(text) == Filter.parse("z = 1" if "z" in text else "true")

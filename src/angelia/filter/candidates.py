@@ -30,6 +30,7 @@ Key = tuple[object, ...]
 _FREE: Key = (None, "free")  # advertisements that allow everything
 
 _ALL: Span = (BELOW_ALL, ABOVE_ALL)
+_ASKED = 16  # candidates that are rather asked than put through further tests
 _NOBODY, _NO_SPANS = Members(), Spans()
 # The attributes of an alternative, with what they are asked for: "" is nothing but negations,
 # "some" is any value, else a kind. What covers it has a part of them, or asks for less.
@@ -146,7 +147,7 @@ class SubscriptionIndex:
         for group in self._groups_above(first):
             found |= group.around(first.conditions)
         for name, condition in first.conditions.items():
-            if found and name in self._columns:
+            if name in self._columns and found.bit_count() > _ASKED:
                 found = self._columns[name].above(found, condition)
         return found and self._types.above(found, first)
 
@@ -215,7 +216,7 @@ class SubscriptionIndex:
             if not found:
                 return 0
         for name, condition in part.conditions.items():
-            if found and name in self._columns:
+            if name in self._columns and found.bit_count() > _ASKED:
                 kind = condition.some and condition.some.kind
                 found = self._columns[name].below(found, condition, self._lower.get((name, kind)))
         return found

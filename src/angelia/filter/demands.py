@@ -58,11 +58,10 @@ def is_special(condition: Condition) -> bool:
 class Lower:
     """Domains of one kind with numbers. Which of them may lie in another?"""
 
-    __slots__ = ("_domains", "_ends", "_patterns", "_points", "_several", "_texts", "members", "spans")
+    __slots__ = ("_domains", "_ends", "_patterns", "_points", "_several", "_texts", "spans")
 
     def __init__(self) -> None:
         self.spans = Spans()
-        self.members = Members()
         self._several = 0  # domains that are a list of values
         self._domains: dict[int, Domain] = {}  # of strings
         self._patterns: dict[str, Members] = {}
@@ -73,7 +72,6 @@ class Lower:
 
     def add(self, number: int, domain: Domain) -> None:
         """Add a domain."""
-        self.members.add(number)
         self.spans.add(number, span_of(domain))
         self._several += domain.points is not None and len(domain.points) > 1
         if domain.kind is not Kind.STRING:
@@ -90,7 +88,6 @@ class Lower:
 
     def remove(self, number: int, domain: Domain) -> None:
         """Remove a domain that was added."""
-        self.members.remove(number)
         self.spans.remove(number, span_of(domain))
         self._several -= domain.points is not None and len(domain.points) > 1
         if domain.kind is not Kind.STRING:
@@ -110,9 +107,7 @@ class Lower:
         if domain.points is not None and len(domain.points) <= _POINTS and not self._several:
             return self.at(domain.points)
         found = self.spans.within(*span_of(domain))
-        if found and domain.reads_text:
-            found &= self._reading(domain)
-        return found
+        return self._reading(found, domain) if found and domain.reads_text else found
 
     def at(self, points: Iterable[Scalar]) -> int:
         """What is nothing but one of some values, as bits."""
@@ -121,9 +116,8 @@ class Lower:
             found |= self.spans.within(before(point), after(point))
         return found
 
-    def _reading(self, domain: Domain) -> int:
+    def _reading(self, found: int, domain: Domain) -> int:
         """What may read as a domain of strings asks for: by its suffix, one of the parts and one pattern."""
-        found = self.members.bits
         if domain.suffix:
             if self._ends is None:
                 self._ends = Spans()
@@ -142,7 +136,7 @@ class Lower:
         return found
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.spans)
 
 
 class _Texts:

@@ -105,7 +105,8 @@ def _together(constraints: Sequence[Constraint], negated: Sequence[Constraint] =
         _check_texts(len(domain.contains) + len(domain.patterns))
     refused: dict[str, dict[Domain, None]] = {}
     for constraint in negated:
-        refused.setdefault(constraint.name, {})[constraint.domain] = None
+        if not constraint.domain.is_empty:  # to refuse nothing asks for nothing
+            refused.setdefault(constraint.name, {})[constraint.domain] = None
     _check_width(len({**domains, **refused}))
     if any(domain.is_empty for domain in domains.values()):
         return FALSE

@@ -232,24 +232,44 @@ class Forwarding(Generic[F]):
         return uncovered
 
     def _settle(self, marked: set[F], before: dict[F, frozenset[str]]) -> list[Change[F]]:
-        """Compute `forwards` of the marked, and of what depends on them, by Equation (1)."""
-        work = [item for item in marked if item in self.poset]
+        """Compute `forwards` of the marked, and of what depends on them, by Equation (1).
+
+        Where one that covers a filter has reached more, that is added; only where it may have reached less,
+        all that cover the filter are asked again.
+        """
+        work: list[tuple[F, frozenset[str] | None]] = [(item, None) for item in marked if item in self.poset]
         while work:
-            item = work.pop()
-            if item not in self.poset:
-                continue
+            item, more = work.pop()
             before.setdefault(item, self.forwards(item))
-            subscribers = frozenset(self._subscribers[item])
-            blocked = frozenset[str]().union(
-                *(self._reached.get(upper, frozenset()) for upper in self.poset.successors(item))
-            )
-            allowed = set(self._neighbors(item)) - set(self._nst(item, subscribers))
-            self._forwards[item] = allowed - blocked
-            reached = blocked | allowed
-            if reached != self._reached.get(item):
+            old = self._reached.get(item)
+            if old is None or more is None:
+                reached = self._computed(item)
+            else:
+                self._forwards[item] -= more
+                reached = old | more
+            if reached != old:
                 self._reached[item] = reached
-                work.extend(self.poset.predecessors(item))
+                new = reached if old is None or reached > old else None
+                work.extend((lower, new) for lower in self.poset.predecessors(item))
         return self._changes(before)
+
+    def _computed(self, item: F) -> frozenset[str]:
+        """Compute `forwards` of a filter by Equation (1); returns the neighbours that are reached.
+
+        Those that were blocked before are all that can be: what is reached in addition is told afterwards.
+        """
+        known = self._reached.get(item)
+        most = None if known is None else known - self._forwards[item]
+        blocked: frozenset[str] = frozenset()
+        for upper in self.poset.each_successor(item):
+            if most is not None and most <= blocked:
+                break
+            reached = self._reached.get(upper, blocked)
+            if not reached <= blocked:
+                blocked |= reached
+        allowed = set(self._neighbors(item)) - set(self._nst(item, frozenset(self._subscribers[item])))
+        self._forwards[item] = allowed - blocked
+        return blocked | allowed
 
     def _changes(self, before: dict[F, frozenset[str]]) -> list[Change[F]]:
         """What the neighbours must be told.
