@@ -28,8 +28,8 @@ log = logging.getLogger("angelia.broker")
 HIGH_WATER = 1 << 18  # bytes in the socket's own buffer above which it takes no more
 _BATCH = 512  # items in a frame, at most
 _BATCH_BYTES = 1 << 15  # so few that no event in it can be too large: they are decoded without a closer look
-_AT_ONCE = 64  # frames that are processed together
-_SLICE = 0.02  # seconds after which others are due
+_AT_ONCE, _AT_ONCE_BYTES = 64, 1 << 16  # frames that are processed together: who waits for them waits for all
+_SLICE = 0.005  # seconds after which others are due
 _PRE_HELLO = 1 << 16  # bytes of a frame from somebody who has not introduced itself
 LINGER = 1.0  # seconds that the other side has to read why a connection ends
 _PING = encode(Ping())
@@ -134,9 +134,8 @@ class Connection(asyncio.Protocol):
         """Process what has come in; at most until a time, and then others are due."""
         self._is_working = False
         while self._inbox and not self._is_closing:
-            bodies, self._inbox = self._inbox[:_AT_ONCE], self._inbox[_AT_ONCE:]
             try:
-                self.received(self, bodies)
+                self.received(self, self._next_bodies())
             except WireError as error:
                 self.close(str(error))
             except Exception:  # a fault of ours: whoever it was does not take the others along
@@ -147,6 +146,17 @@ class Connection(asyncio.Protocol):
                 self._loop.call_soon(lambda: self._work(self._loop.time() + _SLICE))
                 break
         self._read_on()
+
+    def _next_bodies(self) -> list[bytes]:
+        """Some of what has come in: many small frames, or a few large ones."""
+        size = count = 0
+        for body in self._inbox[:_AT_ONCE]:
+            count += 1
+            size += len(body)
+            if size >= _AT_ONCE_BYTES:
+                break
+        bodies, self._inbox = self._inbox[:count], self._inbox[count:]
+        return bodies
 
     def connection_lost(self, error: Exception | None) -> None:
         """Part of asyncio's protocol."""
