@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from weakref import ref
@@ -54,8 +54,6 @@ class Subscription(Handle[T]):
         self._callbacks = callbacks
         self._task: asyncio.Task[None] | None = None  # that calls back what has to be awaited
         self._has_ended = False
-        self._something = asyncio.Event()
-        self._reading = asyncio.Lock()
         self._is_plain = callback is not None and since is None and not inspect.iscoroutinefunction(callback)
         arrived = partial(callbacks.soon, self) if self._is_plain else self._arrived
         super().__init__(session, what, where, size, policy, arrived, callback, since)
@@ -63,6 +61,16 @@ class Subscription(Handle[T]):
             self._arrived()
 
     # ------------------------------------------------ reading
+
+    @cached_property
+    def _something(self) -> asyncio.Event:
+        """Is set when there is something to read; a subscription with a callback needs none."""
+        return asyncio.Event()
+
+    @cached_property
+    def _reading(self) -> asyncio.Lock:
+        """Who reads in the past has this; most do not."""
+        return asyncio.Lock()
 
     async def get(self) -> T:
         """The next event; waits for it."""
