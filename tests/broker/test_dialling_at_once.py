@@ -55,6 +55,8 @@ async def meet(routing: str, delay: float) -> tuple[list[int], list[int], set[st
         await until(lambda: all(one.links for one in brokers))
         heard: list[list[int]] = []
         await asyncio.sleep(0.3)  # until whatever there was to decide between them is decided
+        for task in tasks:
+            task.cancel()  # or there would always be one more event to read
         for queue, other in zip(queues, (1, 0), strict=True):
             events = [event async for event in _read(queue)]
             heard.append([event["n"] for event in events if (event.id or "").startswith("ab"[other])])

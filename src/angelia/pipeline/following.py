@@ -36,7 +36,7 @@ from angelia.pipeline.pieces import pieces, read_piece
 from angelia.pipeline.source import arrow_schema, partitions_of
 from angelia.store import LakeFile
 from angelia.store.batches import holds
-from angelia.store.files import present
+from angelia.store.files import opened
 from angelia.store.layout import (
     COMPACTED,
     events_folder,
@@ -139,7 +139,7 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = date.min if query.since is None else query.since.date()
         last = date.max if query.until is None else query.until.date()
         chosen = sorted(file for file in files if first <= file.date <= last)
-        return [replace(file, size=os.stat(present(file.path)).st_size) for file in chosen]
+        return [replace(file, size=opened(file.path, os.stat).st_size) for file in chosen]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a piece."""

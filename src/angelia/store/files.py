@@ -7,9 +7,11 @@ time, or one row group of a file that is in order of time anyway. A file's foote
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +23,11 @@ from angelia.store.clustering import BLOCK_KEY
 from angelia.store.layout import replaced_name
 from angelia.store.pruning import EVERYTHING, NOTHING
 
-__all__ = ["UNREADABLE", "Rows", "StoredFile", "present"]
+__all__ = ["UNREADABLE", "Rows", "StoredFile", "opened"]
 
 UNREADABLE = (OSError, pa.ArrowException)
+
+T = TypeVar("T")
 
 _FORMAT = ds.ParquetFileFormat()
 _MAGIC = b"PAR1"  # at the beginning of a Parquet file
@@ -35,7 +39,8 @@ class StoredFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fragment = _FORMAT.make_fragment(pa.BufferReader(_footer(present(path))))
+        with opened(path, lambda place: open(place, "rb")) as file:
+            self._fragment = _FORMAT.make_fragment(pa.BufferReader(_footer(file)))
         self._metadata = self._fragment.metadata
         self.schema: pa.Schema = self._metadata.schema.to_arrow_schema()
         block = (self.schema.metadata or {}).get(BLOCK_KEY)
@@ -45,12 +50,15 @@ class StoredFile:
     def __enter__(self) -> StoredFile:
         # Only what is asked for is read: a buffer would fill the gaps between columns.
         self._parquet = pq.ParquetFile(
-            present(self._path), metadata=self._metadata, page_checksum_verification=True, pre_buffer=False
+            opened(self._path, pa.OSFile),
+            metadata=self._metadata,
+            page_checksum_verification=True,
+            pre_buffer=False,
         )
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._parquet.close()
+        self._parquet.close(force=True)
 
     def blocks(self, coarse: ds.Expression) -> Iterator[Rows]:
         """The row groups whose statistics do not exclude a match, block by block."""
@@ -101,23 +109,20 @@ class Rows:
         return some.columns(names).take(pa.array(moved))
 
 
-def _footer(path: str) -> bytes:
+def _footer(file: BinaryIO) -> bytes:
     """The end of a file, as much as tells what is in it: Arrow itself would guess, and read more."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _END))
-        end = file.read()
-        length = int.from_bytes(end[:4], "little") + _END
-        file.seek(max(0, size - length))
-        return _MAGIC + file.read(length - _END) + end
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _END))
+    end = file.read()
+    length = int.from_bytes(end[:4], "little") + _END
+    file.seek(max(0, size - length))
+    return _MAGIC + file.read(length - _END) + end
 
 
-def present(path: str) -> str:
-    """Where a file of a snapshot is now: a compaction may have replaced it, and keeps it for a while."""
-    if os.path.exists(path):
-        return path
+def opened(path: str, open_: Callable[[str], T]) -> T:
+    """Open a file of a snapshot, wherever it is: a compaction that replaces it keeps it for a while."""
     folder, name = os.path.split(path)
-    hidden = os.path.join(folder, replaced_name(name))
-    if os.path.exists(hidden):
-        return hidden
+    for place in (path, os.path.join(folder, replaced_name(name))):
+        with suppress(FileNotFoundError):
+            return open_(place)
     raise LakeError(f"{path} was compacted away while it was to be read; read the lake again")
