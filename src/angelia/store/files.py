@@ -49,16 +49,16 @@ class StoredFile:
 
     def __enter__(self) -> StoredFile:
         # Only what is asked for is read: a buffer would fill the gaps between columns.
-        self._parquet = pq.ParquetFile(
-            opened(self._path, pa.OSFile),
-            metadata=self._metadata,
-            page_checksum_verification=True,
-            pre_buffer=False,
+        self._parquet = opened(
+            self._path,
+            lambda place: pq.ParquetFile(
+                place, metadata=self._metadata, page_checksum_verification=True, pre_buffer=False
+            ),
         )
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._parquet.close(force=True)
+        self._parquet.close()
 
     def blocks(self, coarse: ds.Expression) -> Iterator[Rows]:
         """The row groups whose statistics do not exclude a match, block by block."""
