@@ -152,7 +152,7 @@ def test_a_compaction_clusters_by_what_it_is_told(tmp_path: Path) -> None:
         shares.append(share.value)
     every = pa.concat_tables([departures(40_000, start) for start in range(0, ROWS, 40_000)])
     assert found == expected(pa.compute.equal(every.column("dest"), "D0007"), every)
-    assert min(shares) < 0.05
+    assert min(shares) < 0.25  # nearly all, if it were not so clustered
     assert compact(tmp_path, cluster="dest").merged == 0
     assert compact(tmp_path).merged == 0  # whatever else would suit
     assert compact(tmp_path, cluster="tail").merged == 1
