@@ -92,7 +92,11 @@ class Everything:
 
     surely_covered_by = surely_cover
 
-    def near(self, item: Filter, among: int, above: bool, turn: int) -> int:
+    def may_equal(self, item: Filter, covering: int) -> int:
+        """Everything."""
+        return covering
+
+    def near(self, item: Filter, among: int, turn: int) -> int:
         """Any."""
         return among.bit_length() - 1
 

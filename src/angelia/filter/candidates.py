@@ -59,7 +59,7 @@ class SubscriptionIndex:
         self._lower: dict[Key, Lower] = {}
         self._columns: dict[str, Column] = {}  # of conditions that are not just intervals
         self._marks: Counter[Key] = Counter()  # how many are filed to cover others, under a piece of text
-        self._all = self._empty = self._single = 0  # bits
+        self._all = self._empty = self._single = self._clear = 0  # bits
         self.plain = 0  # of filters of which the index is sure what they cover
 
     def add(self, number: int, item: Filter) -> None:
@@ -115,6 +115,8 @@ class SubscriptionIndex:
             self._empty ^= bit
         if len(item.conjunctions) == 1:
             self._single ^= bit
+        if _is_clear(item):
+            self._clear ^= bit
         if _is_plain(item):
             self.plain ^= bit
         self._types.mark(number, item)
@@ -151,6 +153,12 @@ class SubscriptionIndex:
                 found = self._columns[name].above(found, condition)
         return found and self._types.above(found, first)
 
+    def may_equal(self, item: Filter, covering: int) -> int:
+        """Of what may cover an item, what may be equivalent to it without being equal."""
+        if _is_clear(item):
+            covering = covering & ~self._clear if item.conjunctions[0].types else 0
+        return covering and covering & self.may_be_covered_by(item)
+
     def surely_cover(self, item: Filter) -> int:
         """The plain ones that cover an item of one alternative."""
         if len(item.conjunctions) != 1:
@@ -176,7 +184,7 @@ class SubscriptionIndex:
                     if shape <= known:
                         yield group
 
-    def near(self, item: Filter, among: int, above: bool, turn: int) -> int:
+    def near(self, item: Filter, among: int, turn: int) -> int:
         """One that has an end as near as possible to that of the item; each turn another end."""
         ends = [
             (lower.spans, span_of(some))
@@ -185,7 +193,7 @@ class SubscriptionIndex:
             if (lower := self._lower.get((name, some.kind))) is not None
         ]
         spans, span = ends[turn // 2 % len(ends)] if ends else (_NO_SPANS, _ALL)
-        found = spans.near(span, among, above, upper=turn % 2 == 0)
+        found = spans.near(span, among, upper=turn % 2 == 0)
         return among.bit_length() - 1 if found is None else found
 
     # ------------------------------------------------ what a filter covers
@@ -376,6 +384,19 @@ def _tidy(table: dict[_K, _V], key: _K) -> None:
         del table[key]
 
 
+def _is_clear(item: Filter) -> bool:
+    """Whether another of the same sort is equivalent to a filter only if it is equal.
+
+    One of another sort never is, unless the filter asks for a type: what types are, the registry knows.
+    """
+    if len(item.conjunctions) != 1:
+        return False
+    (part,) = item.conjunctions
+    if part.not_types or len(part.types) > 1:
+        return False
+    return all(condition.some is not None and not condition.none for condition in part.conditions.values())
+
+
 def _is_plain(item: Filter) -> bool:
     """Whether a filter is nothing but intervals, and a type: then it covers all that lies in them."""
     if len(item.conjunctions) != 1:
@@ -523,6 +544,10 @@ class AdvertisementIndex:
             found |= self._mentions.get(_first([name]), _NOBODY).bits
         return found
 
+    def may_equal(self, item: Advertisement, covering: int) -> int:
+        """Anything."""
+        return covering & self.may_be_covered_by(item)
+
     def surely_cover(self, item: Advertisement) -> int:
         """Of none it is sure."""
         return 0
@@ -530,7 +555,7 @@ class AdvertisementIndex:
     surely_covered_by = surely_cover
     plain = 0
 
-    def near(self, item: Advertisement, among: int, above: bool, turn: int) -> int:
+    def near(self, item: Advertisement, among: int, turn: int) -> int:
         """Any."""
         return among.bit_length() - 1
 

@@ -1,12 +1,16 @@
-"""The filters poset (SIENA 5.2.1): filters ordered by covering, immediate relations stored.
+"""The filters poset (SIENA 5.2.1): filters ordered by covering.
 
 The paper's words: a filter's *successors* are those that cover it, its *predecessors* those that it
-covers; the *roots* have no successors. Only immediate relations are stored.
+covers; the *roots* have no successors.
+
+Departure from the paper: immediate relations are not stored, but found when asked for. Between two layers in
+which each filter covers each there are as many relations as pairs, and filters come from strangers. What is
+stored of each filter is its *parent*, one that covers it, as near as is found at little cost. That is enough
+to know the roots: a filter with a parent is none, and when the parent goes, another one is looked for.
 
 A new filter is not compared with every other. An index proposes few candidates: what covers a
 filter can ask only for attributes that the filter asks for, with the same values where both are
-equalities; and the other way round. Where candidates are many, as in a long chain, those that cannot be
-immediate are put aside by the index, all at once, wherever it is sure.
+equalities; and the other way round.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from angelia.errors import FilterError
 from angelia.filter.advertisement import Advertisement
 from angelia.filter.candidates import AdvertisementIndex, SubscriptionIndex
 from angelia.filter.filter import Filter
-from angelia.filter.spans import Members, bits_of, numbers_in
+from angelia.filter.spans import bits_of, numbers_in
 
 if TYPE_CHECKING:
     from angelia.types import TypeRegistry
@@ -62,6 +66,10 @@ class Index(Protocol[G]):
     def may_cover(self, item: G) -> int: ...
     def may_be_covered_by(self, item: G) -> int: ...
 
+    def may_equal(self, item: G, covering: int) -> int:
+        """Of what may cover an item, what may be equivalent to it without being equal."""
+        ...
+
     @property
     def plain(self) -> int:
         """Filters of which the index is sure what they cover, at least of one alternative."""
@@ -75,8 +83,8 @@ class Index(Protocol[G]):
         """What a plain item covers, of one alternative."""
         ...
 
-    def near(self, item: G, among: int, above: bool, turn: int) -> int:
-        """One of those that cover the item, or that it covers, likely near; each turn by another end."""
+    def near(self, item: G, among: int, turn: int) -> int:
+        """One of those that may cover the item, likely near; each turn by another end."""
         ...
 
     def breadth(self, number: int) -> int:
@@ -85,6 +93,7 @@ class Index(Protocol[G]):
 
 
 _FEW = 24  # candidates that are rather asked one by one
+_PAIRS = 64  # filters that are rather compared with each other than looked up
 
 
 class Poset(Generic[F]):
@@ -97,31 +106,138 @@ class Poset(Generic[F]):
         self._registry = registry
         self._numbers: dict[F, int] = {}
         self._items: dict[int, F] = {}
-        self._successors: dict[int, set[int]] = {}
-        self._predecessors: dict[int, set[int]] = {}
+        self._parents: dict[int, int] = {}  # of all but the roots
+        self._children: dict[int, set[int]] = {}  # of those that have some
         self._roots: dict[int, None] = {}
+        self._root_bits = 0
         self._free: list[int] = []  # numbers of filters that are gone: the bits of an index stay short
-        self._last: tuple[F, int | None, int] | None = None
+        self._asked: tuple[F, int | None, dict[bool, int]] | None = None
+
+    # ------------------------------------------------ changes
 
     def insert(self, item: F) -> Insertion[F]:
-        """Add a filter between its immediate successors and predecessors."""
+        """Add a filter below one that covers it, if there is one, and above the roots that it covers."""
         if item in self._numbers:
             return Insertion(item, Place.EXISTING)
-        covered = self._covered(item)
-        successors = self._nearest(item, self._may_cover(item), self._covers(item), above=True)
-        for number in successors:
-            if covered(self._items[number]):
-                return Insertion(self._items[number], Place.EXISTING)
-        predecessors = self._nearest(item, self._index.may_be_covered_by(item), covered, above=False)
-        self._link(self._number(item), successors, predecessors)
-        return Insertion(item, Place.COVERED if successors else Place.ROOT)
+        candidates = self._candidates(item, above=True)
+        same = self._equivalent(item, candidates)
+        if same is not None:
+            return Insertion(same, Place.EXISTING)
+        parent = self._near(item, candidates)
+        lower = self._covered_roots(item) if parent is None else []
+        number = self._number(item)
+        self._put(number, parent)
+        for each in lower:
+            self._put(each, number)
+        return Insertion(item, Place.ROOT if parent is None else Place.COVERED)
 
-    def _may_cover(self, item: F) -> int:
-        """What may cover an item. Whoever inserts one has often asked what covers it before."""
+    def remove(self, item: F) -> frozenset[F]:
+        """Take a filter out; returns those that became roots by that."""
+        return self.remove_all((item,))
+
+    def remove_all(self, items: Iterable[F]) -> frozenset[F]:
+        """Take filters out, all at once; returns those that became roots by that."""
+        gone = {self._numbers[self._standing(item)] for item in items}
+        orphans = [child for number in gone for child in self._children.get(number, ()) if child not in gone]
+        for number in gone:
+            self._put(number, None)
+            del self._roots[number]
+            item = self._items.pop(number)
+            del self._numbers[item]
+            self._index.remove(number, item)
+        self._root_bits &= ~bits_of(gone)
+        self._free.extend(gone)
+        self._asked = None
+        for orphan in orphans:
+            item = self._items[orphan]
+            self._put(orphan, self._near(item, self._index.may_cover(item) & ~(1 << orphan)))
+        return self._filters(orphan for orphan in orphans if orphan in self._roots)
+
+    def _number(self, item: F) -> int:
+        number = self._free.pop() if self._free else len(self._items)
+        self._numbers[item] = number
+        self._items[number] = item
+        self._index.add(number, item)
+        if self._asked is not None and self._asked[0] is not item:
+            self._asked = None
+        return number
+
+    def _put(self, number: int, parent: int | None) -> None:
+        """Put a filter below another, or among the roots."""
+        old = self._parents.pop(number, None)
+        if old is not None:
+            self._children[old].discard(number)
+            if not self._children[old]:
+                del self._children[old]
+        if parent is None:
+            self._roots[number] = None
+            self._root_bits |= 1 << number
+            return
+        if number in self._roots:
+            del self._roots[number]
+            self._root_bits ^= 1 << number
+        self._parents[number] = parent
+        self._children.setdefault(parent, set()).add(number)
+
+    def _equivalent(self, item: F, candidates: int) -> F | None:
+        """The filter that covers an item and that it covers, if there is one."""
+        for number in numbers_in(self._index.may_equal(item, candidates)):
+            other = self._items[number]
+            if self.is_covered(item, other) and self.is_covered(other, item):
+                return other
+        return None
+
+    def _covered_roots(self, item: F) -> list[int]:
+        """The roots that an item covers."""
+        covered, roots = self._covered(item), self._root_bits
+        if len(self._roots) > _FEW:
+            roots &= self._candidates(item, above=False)
+        return [number for number in numbers_in(roots) if covered(self._items[number])]
+
+    def _near(self, item: F, candidates: int) -> int | None:
+        """One of the candidates that covers an item, as near to it as is found at little cost."""
+        if not candidates:
+            return None
+        covers, items = self._covers(item), self._items
+        many = candidates.bit_count() - _FEW
+        if many > 0:
+            for turn in range(4 + many // 16):
+                number = self._index.near(item, candidates, turn)
+                if covers(items[number]):
+                    return number
+                candidates ^= 1 << number
+                if not candidates:
+                    return None
+        numbers = numbers_in(candidates)
+        if len(numbers) > 1:  # what asks for more is nearer to what it covers
+            numbers.sort(key=self._index.breadth, reverse=True)
+        for place, number in enumerate(numbers):
+            if covers(items[number]):
+                return number if many > 0 else self._lowest(number, numbers[place + 1 :], covers)
+        return None
+
+    def _lowest(self, number: int, others: list[int], covers: Callable[[F], bool]) -> int:
+        """Of a filter and some of those below it that cover something, one with no such child."""
+        below: dict[int, list[int]] = {}
+        for other in others:
+            below.setdefault(self._parents.get(other, -1), []).append(other)
+        while True:
+            lower = next((n for n in below.get(number, ()) if covers(self._items[n])), None)
+            if lower is None:
+                return number
+            number = lower
+
+    # ------------------------------------------------ questions to the index
+
+    def _candidates(self, item: F, above: bool) -> int:
+        """What may cover an item, or be covered by it. Who inserts one has often asked before."""
         version = None if self._registry is None else self._registry.version
-        if self._last is None or self._last[0] is not item or self._last[1] != version:
-            self._last = item, version, self._index.may_cover(item)
-        return self._last[2]
+        if self._asked is None or self._asked[0] is not item or self._asked[1] != version:
+            self._asked = item, version, {}
+        known = self._asked[2]
+        if above not in known:
+            known[above] = self._index.may_cover(item) if above else self._index.may_be_covered_by(item)
+        return known[above]
 
     def _covers(self, item: F) -> Callable[[F], bool]:
         """Whether another covers `item`. (Not written as a function: this is called often.)"""
@@ -131,107 +247,45 @@ class Poset(Generic[F]):
         """Whether `item` covers another."""
         return item.covers if self._registry is None else lambda other: item.covers(other, self._registry)
 
-    def _number(self, item: F) -> int:
-        number = self._free.pop() if self._free else len(self._items)
-        self._numbers[item] = number
-        self._items[number] = item
-        self._index.add(number, item)
-        self._last = None
-        return number
-
-    def _nearest(self, item: F, candidates: int, related: Callable[[F], bool], above: bool) -> set[int]:
-        """The related candidates from which no other is reached onwards: upwards, if they are above.
-
-        What lies onwards of a related one is related too, and not nearest: it is not asked again.
-        """
-        items, onwards = self._items, self._successors if above else self._predecessors
+    def _related(self, item: F, above: bool, among: Part[F] | None = None) -> list[int]:
+        """What covers an item, or what it covers; not itself. Where the index is sure nothing is asked."""
+        candidates = self._candidates(item, above)
+        if among is not None:
+            candidates &= among.bits
+        if item in self._numbers:
+            candidates &= ~(1 << self._numbers[item])
+        sure = 0
         if candidates.bit_count() > _FEW:
-            candidates, done = self._without_far(item, candidates, related, above)
-            if done:
-                return set(numbers_in(candidates))
-        nearest: set[int] = set()
-        beyond: set[int] = set()
-        numbers = numbers_in(candidates)
-        if len(numbers) > 1:  # what asks for more is nearer to what it covers
-            numbers.sort(key=self._index.breadth, reverse=above)
-        for number in numbers:
-            if number not in beyond and related(items[number]):
-                nearest.add(number)
-                if onwards[number]:
-                    _walk(onwards[number], onwards, beyond)
-        return nearest - beyond
+            index = self._index
+            sure = candidates & (index.surely_cover(item) if above else index.surely_covered_by(item))
+            candidates &= ~sure & (~index.plain if above and sure else -1)
+        related = self._covers(item) if above else self._covered(item)
+        return [*numbers_in(sure), *(n for n in numbers_in(candidates) if related(self._items[n]))]
 
-    def _without_far(
-        self, item: F, candidates: int, related: Callable[[F], bool], above: bool
-    ) -> tuple[int, bool]:
-        """The candidates without those that the index knows to lie onwards of a related one.
+    def _immediate(self, item: F, above: bool) -> list[int]:
+        """Of what covers an item, or of what it covers, what has no other of these in between."""
+        related = self._related(item, above)
+        if above:  # a parent has its child in between
+            left = set(related).difference(map(self._parents.get, related))
+        else:
+            known = set(related)
+            left = {number for number in related if self._parents.get(number) not in known}
+        if len(left) < 2:
+            return list(left)
+        bits = bits_of(left)
+        for number in sorted(left, key=self._index.breadth, reverse=above):
+            if number in left:
+                left -= self._beyond(number, left, bits, above)
+        return list(left)
 
-        And whether these are the nearest. The work is limited by the number of candidates: if few are far,
-        as between two layers where each covers each, the rest is left as it is.
-        """
-        index = self._index
-        surely_onwards = index.surely_cover if above else index.surely_covered_by
-        left, unasked = candidates, candidates & index.plain
-        for turn in range(4 + candidates.bit_count() // 16):
-            if not unasked:
-                break
-            number = index.near(item, unasked, above, turn)
-            near = self._items[number]
-            gone = surely_onwards(near) & ~(1 << number) if related(near) else 1 << number
-            left &= ~gone
-            unasked &= ~(gone | 1 << number)
-        return left, not unasked and not left & ~index.plain
-
-    def _link(self, number: int, successors: set[int], predecessors: set[int]) -> None:
-        for lower in predecessors:
-            for upper in self._successors[lower] & successors:
-                self._predecessors[upper].discard(lower)
-                self._successors[lower].discard(upper)
-            self._successors[lower].add(number)
-            self._roots.pop(lower, None)
-        for upper in successors:
-            self._predecessors[upper].add(number)
-        self._successors[number] = successors
-        self._predecessors[number] = predecessors
-        if not successors:
-            self._roots[number] = None
-
-    def remove(self, item: F) -> frozenset[F]:
-        """Take a filter out; returns those that became roots by that."""
-        number = self._numbers.pop(self._standing(item))
-        self._index.remove(number, self._items.pop(number))
-        self._free.append(number)
-        self._last = None
-        successors, predecessors = self._successors.pop(number), self._predecessors.pop(number)
-        self._roots.pop(number, None)
-        for upper in successors:
-            self._predecessors[upper].discard(number)
-        for lower in predecessors:
-            self._successors[lower].discard(number)
-        self._rejoin(predecessors, successors)
-        return self._filters(lower for lower in predecessors if lower in self._roots)
-
-    def _rejoin(self, lowers: set[int], uppers: set[int]) -> None:
-        """What stood between them is gone: an upper becomes immediate unless another way leads to it."""
-        items, plain = self._items, self._index.plain
-        below: dict[int, int] = {}
-        for lower in lowers:
-            others = self._successors[lower]
-            if others and uppers:
-                known = bits_of(others)
-                below = below or {upper: self._index.surely_covered_by(items[upper]) for upper in uppers}
-                joined = [upper for upper in uppers if not below[upper] & known]
-                doubtful = [other for other in others if not plain >> other & 1]
-                for upper in joined:
-                    unsure = doubtful if plain >> upper & 1 else list(others)
-                    if not any(self.is_covered(items[other], items[upper]) for other in unsure):
-                        others.add(upper)
-            else:
-                others |= uppers
-            for upper in others & uppers:
-                self._predecessors[upper].add(lower)
-            if not others:
-                self._roots[lower] = None
+    def _beyond(self, number: int, left: set[int], bits: int, above: bool) -> set[int]:
+        """Of some filters, those that cover one of them, or that it covers."""
+        item, index = self._items[number], self._index
+        others: Iterable[int] = left
+        if len(left) > _PAIRS:
+            others = numbers_in(bits & (index.may_cover(item) if above else index.may_be_covered_by(item)))
+        related = self._covers(item) if above else self._covered(item)
+        return {n for n in others if n != number and n in left and related(self._items[n])}
 
     def _standing(self, item: F) -> F:
         if item not in self._numbers:
@@ -239,7 +293,9 @@ class Poset(Generic[F]):
         return item
 
     def _filters(self, numbers: Iterable[int]) -> frozenset[F]:
-        return frozenset(self._items[number] for number in numbers)
+        return frozenset(map(self._items.__getitem__, numbers))
+
+    # ------------------------------------------------ questions
 
     @property
     def roots(self) -> tuple[F, ...]:
@@ -250,47 +306,34 @@ class Poset(Generic[F]):
         """Whether a filter is in the poset and no other covers it."""
         return self._numbers.get(item) in self._roots
 
+    def parent(self, item: F) -> F | None:
+        """One that covers a filter of the poset; None of a root."""
+        parent = self._parents.get(self._numbers[self._standing(item)])
+        return None if parent is None else self._items[parent]
+
+    def coverer(self, item: F, among: Part[F]) -> F | None:
+        """One among some filters that covers this one (which may be outside), and is not itself."""
+        candidates = self._candidates(item, above=True) & among.bits
+        if item in self._numbers:
+            candidates &= ~(1 << self._numbers[item])
+        number = self._near(item, candidates)
+        return None if number is None else self._items[number]
+
     def successors(self, item: F) -> frozenset[F]:
         """The filters that immediately cover one of the poset."""
-        return self._filters(self._successors[self._numbers[self._standing(item)]])
-
-    def each_successor(self, item: F) -> Iterator[F]:
-        """The same, one after the other: for those who need not see all."""
-        return map(self._items.__getitem__, self._successors[self._numbers[self._standing(item)]])
-
-    def uppers(self, item: F) -> frozenset[F]:
-        """The filters that would immediately cover one that is not in the poset."""
-        return self._filters(self._nearest(item, self._may_cover(item), self._covers(item), above=True))
+        return self._filters(self._immediate(self._standing(item), above=True))
 
     def predecessors(self, item: F) -> frozenset[F]:
         """The filters that one of the poset immediately covers."""
-        return self._filters(self._predecessors[self._numbers[self._standing(item)]])
+        return self._filters(self._immediate(self._standing(item), above=False))
 
     def covering(self, item: F, among: Part[F] | None = None) -> frozenset[F]:
         """All filters of the poset, or among some, that cover this one (which may be outside); not itself."""
-        number = self._numbers.get(item)
-        if number is not None and among is None:
-            return self._filters(_walk(self._successors[number], self._successors, set()))
-        return self._proven(item, self._may_cover(item), self._covers(item), among)
+        return self._filters(self._related(item, True, among))
 
     def covered_by(self, item: F, among: Part[F] | None = None) -> frozenset[F]:
         """All filters of the poset, or among some, that this one covers (it may be outside); not itself."""
-        number = self._numbers.get(item)
-        if number is not None and among is None:
-            return self._filters(_walk(self._predecessors[number], self._predecessors, set()))
-        return self._proven(item, self._index.may_be_covered_by(item), self._covered(item), among)
-
-    def _proven(
-        self, item: F, candidates: int, related: Callable[[F], bool], among: Part[F] | None
-    ) -> frozenset[F]:
-        if among is not None:
-            candidates &= among.members.bits
-        itself = self._numbers.get(item)
-        return frozenset(
-            other
-            for number in numbers_in(candidates)
-            if number != itself and related(other := self._items[number])
-        )
+        return self._filters(self._related(item, False, among))
 
     def part(self, items: Iterable[F] = ()) -> Part[F]:
         """Some filters of the poset, to look among."""
@@ -313,30 +356,28 @@ class Poset(Generic[F]):
 class Part(Generic[F]):
     """Some filters of a poset; they leave it before they leave the poset."""
 
-    def __init__(self, numbers: Mapping[F, int], items: Iterable[F]) -> None:
+    def __init__(self, numbers: Mapping[F, int], items: Iterable[F] = ()) -> None:
         self._numbers = numbers
-        self.members = Members()
-        for item in items:
-            self.add(item)
+        self.bits = bits_of([numbers[item] for item in items])
 
-    def add(self, item: F) -> None:
-        """Add a filter of the poset."""
-        self.members.add(self._numbers[item])
+    def add(self, *items: F) -> None:
+        """Add filters of the poset."""
+        self.bits |= bits_of([self._numbers[item] for item in items])
 
-    def remove(self, item: F) -> None:
-        """Remove a filter that is there."""
-        self.members.remove(self._numbers[item])
+    def remove(self, *items: F) -> None:
+        """Remove filters of the poset."""
+        self.bits &= ~bits_of([self._numbers[item] for item in items])
 
+    def __contains__(self, item: F) -> bool:
+        return bool(self.bits >> self._numbers[item] & 1)
 
-def _walk(start: Iterable[int], links: dict[int, set[int]], found: set[int]) -> set[int]:
-    """Add to `found` all that is reached from `start`, itself included, but not over what is found."""
-    front = [number for number in start if number not in found]
-    while front:
-        number = front.pop()
-        if number not in found:
-            found.add(number)
-            front.extend(links[number])
-    return found
+    def __or__(self, other: Part[F]) -> Part[F]:
+        both = Part(self._numbers)
+        both.bits = self.bits | other.bits
+        return both
+
+    def __bool__(self) -> bool:
+        return bool(self.bits)
 
 
 def subscription_poset(registry: TypeRegistry | None = None) -> Poset[Filter]:

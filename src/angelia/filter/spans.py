@@ -135,14 +135,10 @@ class Spans:
         found = self._lows.before((low, _AFTER))
         return found and found & ~self._highs.before((high, -1))
 
-    def near(self, span: Span, among: int, outside: bool, upper: bool) -> int | None:
-        """Of some intervals that all contain another, or lie within it: one whose end is near to its end."""
+    def near(self, span: Span, among: int, upper: bool) -> int | None:
+        """Of some intervals that contain another: one whose end is near to its end."""
         low, high = span
-        if upper:
-            return (
-                self._highs.first((high, -1), among) if outside else self._highs.last((high, _AFTER), among)
-            )
-        return self._lows.last((low, _AFTER), among) if outside else self._lows.first((low, -1), among)
+        return self._highs.first((high, -1), among) if upper else self._lows.last((low, _AFTER), among)
 
     def __len__(self) -> int:
         return self._count

@@ -2,14 +2,20 @@
 
     forwards(f) = neighbors − NST(f) − ⋃ forwards(f') over all f' that cover f
 
-The same computation serves subscriptions and, by the duality of 5.2.4, advertisements. It is kept
-declarative: a change marks filters, their `forwards` are computed anew by the equation from the top
-of the poset downwards, and the difference to what was forwarded before is what is sent.
+The same computation serves subscriptions and, by the duality of 5.2.4, advertisements.
+
+Seen from one neighbour, the equation says: of the filters that are *eligible* for it, those with the
+neighbour in neighbors − NST, it is told of the ones that no other eligible filter covers. So a filter that is
+eligible and not forwarded has a *guard*, one that covers it and is eligible as well. One guard serves for all
+neighbours most of the time, and only when it goes, or is no longer eligible, another one is looked for. A
+change marks filters; the difference to what was forwarded before is what is sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
 from typing import Generic, NamedTuple, TypeVar
 
 from angelia.filter import Poset
@@ -19,6 +25,7 @@ from angelia.routing.interfaces import Interface
 __all__ = ["Change", "Collector", "Forwarding", "Outcome", "pieces"]
 
 _MANY = 8  # filters of an interface that are rather looked at one by one
+_NOBODY = frozenset[str]()
 _PIECE = 1 << 18  # characters of filters in one message; the wire has a limit
 
 F = TypeVar("F", bound=Coverable)
@@ -57,9 +64,13 @@ class Forwarding(Generic[F]):
         self._subscribers: dict[F, set[Interface]] = {}
         self._items: dict[Interface, dict[F, None]] = {}  # the same, by interface
         self._parts: dict[Interface, Part[F]] = {}  # and again, of those that asked for many
-        self._forwards: dict[F, set[str]] = {}
-        # The neighbours that know of a filter or of one that covers it.
-        self._reached: dict[F, frozenset[str]] = {}
+        self._forwards: dict[F, frozenset[str]] = {}  # where it is not empty
+        self._eligible: dict[F, frozenset[str]] = {}  # neighbors − NST
+        self._candidates: dict[str, Part[F]] = {}  # the same, by neighbour
+        self._told: dict[str, Part[F]] = {}  # `forwards`, by neighbour
+        self._guards: dict[F, tuple[F, ...]] = {}
+        self._guarded: dict[F, set[F]] = {}  # the same, by guard
+        self._news: dict[str, Part[F]] = {}  # what has become eligible by the change in hand
 
     # ------------------------------------------------ questions
 
@@ -69,7 +80,7 @@ class Forwarding(Generic[F]):
 
     def forwards(self, item: F) -> frozenset[str]:
         """The neighbours to which a filter was forwarded."""
-        return frozenset(self._forwards.get(item, ()))
+        return self._forwards.get(item, _NOBODY)
 
     def table(self) -> Mapping[F, tuple[frozenset[Interface], frozenset[str]]]:
         """Each filter with its subscribers and forwards."""
@@ -178,12 +189,19 @@ class Forwarding(Generic[F]):
         before = self._snapshot(self.poset)
         items = list(self.poset)
         self.poset = self._make_poset()
-        self._reached.clear()
+        for table in (
+            self._eligible,
+            self._candidates,
+            self._forwards,
+            self._told,
+            self._guards,
+            self._guarded,
+        ):
+            table.clear()
         for item in items:
             standing = self.poset.insert(item).filter
             if standing != item:
                 self._subscribers[standing] |= self._subscribers.pop(item)
-                self._forwards.pop(item, None)
         self._items.clear()
         self._parts.clear()
         for interface, item in self.pairs():
@@ -203,9 +221,11 @@ class Forwarding(Generic[F]):
 
     def forget(self, peer: str) -> None:
         """A neighbour is gone: it knows nothing any more."""
-        for forwards in self._forwards.values():
-            forwards.discard(peer)
-        self._reached = {item: reached - {peer} for item, reached in self._reached.items()}
+        self._candidates.pop(peer, None)
+        self._told.pop(peer, None)
+        gone = {peer}
+        self._eligible = {item: peers - gone for item, peers in self._eligible.items()}
+        self._forwards = {item: left for item, peers in self._forwards.items() if (left := peers - gone)}
 
     # ------------------------------------------------ inside
 
@@ -213,63 +233,120 @@ class Forwarding(Generic[F]):
         return {item: self.forwards(item) for item in items}
 
     def _drop(self, interface: Interface, items: Iterable[F], before: dict[F, frozenset[str]]) -> set[F]:
-        """Take the interface from the filters; those without any leave. Returns what they uncover."""
-        uncovered: set[F] = set()
-        for item in items:
+        """Take the interface from the filters; those without any leave. Returns what they have guarded."""
+        dropped = list(items)
+        if not dropped:
+            return set()
+        mine = self._items[interface]
+        for item in dropped:
             before.setdefault(item, self.forwards(item))
             self._subscribers[item].discard(interface)
-            del self._items[interface][item]
-            if interface in self._parts:
-                self._parts[interface].remove(item)
-            if not self._items[interface]:
-                del self._items[interface]
-                self._parts.pop(interface, None)
-            if not self._subscribers[item]:
-                uncovered |= self.poset.predecessors(item)
-                self.poset.remove(item)
-                for table in (self._subscribers, self._forwards, self._reached):
-                    table.pop(item, None)
-        return uncovered
+            del mine[item]
+        if not mine:
+            del self._items[interface]
+            self._parts.pop(interface, None)
+        elif interface in self._parts:
+            self._parts[interface].remove(*dropped)
+        return self._leave([item for item in dropped if not self._subscribers[item]])
+
+    def _leave(self, items: list[F]) -> set[F]:
+        """Filters that nobody asks for any more leave; returns what they have guarded."""
+        if not items:
+            return set()
+        for part in (*self._candidates.values(), *self._told.values()):
+            part.remove(*items)
+        unguarded: set[F] = set()
+        for item in items:
+            self._unguard(item)
+            unguarded |= self._guarded.pop(item, set())
+            del self._subscribers[item]
+            self._eligible.pop(item, None)
+            self._forwards.pop(item, None)
+        self.poset.remove_all(items)
+        return unguarded.difference(items)
 
     def _settle(self, marked: set[F], before: dict[F, frozenset[str]]) -> list[Change[F]]:
-        """Compute `forwards` of the marked, and of what depends on them, by Equation (1).
-
-        Where one that covers a filter has reached more, that is added; only where it may have reached less,
-        all that cover the filter are asked again.
-        """
-        work: list[tuple[F, frozenset[str] | None]] = [(item, None) for item in marked if item in self.poset]
-        while work:
-            item, more = work.pop()
+        """Compute `forwards` of the marked, and of what depends on them, by Equation (1)."""
+        work = [item for item in marked if item in self.poset]
+        # As it was: what is told of from now on is so after all that is eligible is known.
+        told = {peer: self.poset.part() | part for peer, part in self._told.items()}
+        self._news = {}
+        # First it is noted what is eligible, so that what comes next can be done in any order.
+        for item in list(work):
+            work.extend(self._note_eligible(item))
+        for item in dict.fromkeys(work):
             before.setdefault(item, self.forwards(item))
-            old = self._reached.get(item)
-            if old is None or more is None:
-                reached = self._computed(item)
-            else:
-                self._forwards[item] -= more
-                reached = old | more
-            if reached != old:
-                self._reached[item] = reached
-                new = reached if old is None or reached > old else None
-                work.extend((lower, new) for lower in self.poset.predecessors(item))
+            for lower, less in self._guard(item, told):
+                before.setdefault(lower, self.forwards(lower))
+                self._forward(lower, self.forwards(lower) - less)
+                self._link(lower, item)
         return self._changes(before)
 
-    def _computed(self, item: F) -> frozenset[str]:
-        """Compute `forwards` of a filter by Equation (1); returns the neighbours that are reached.
+    def _note_eligible(self, item: F) -> set[F]:
+        """Note the neighbours that a filter is eligible for; returns what needs another guard by that."""
+        now = frozenset(self._neighbors(item)) - set(self._nst(item, frozenset(self._subscribers[item])))
+        old = self._eligible.get(item, _NOBODY)
+        if now == old and item in self._eligible:
+            return set()
+        self._eligible[item] = now
+        for peer in now - old:
+            for table in (self._candidates, self._news):
+                table.setdefault(peer, self.poset.part()).add(item)
+        for peer in old - now:
+            self._candidates[peer].remove(item)
+        return set(self._guarded.get(item, ())) if old - now else set()
 
-        Those that were blocked before are all that can be: what is reached in addition is told afterwards.
+    def _guard(self, item: F, told: dict[str, Part[F]]) -> list[tuple[F, frozenset[str]]]:
+        """Find guards of a filter and forward it where there are none.
+
+        Returns what it covers of what was told to neighbours that it is new to, with these neighbours.
         """
-        known = self._reached.get(item)
-        most = None if known is None else known - self._forwards[item]
-        blocked: frozenset[str] = frozenset()
-        for upper in self.poset.each_successor(item):
-            if most is not None and most <= blocked:
-                break
-            reached = self._reached.get(upper, blocked)
-            if not reached <= blocked:
-                blocked |= reached
-        allowed = set(self._neighbors(item)) - set(self._nst(item, frozenset(self._subscribers[item])))
-        self._forwards[item] = allowed - blocked
-        return blocked | allowed
+        eligible = self._eligible[item]
+        parent = self.poset.parent(item)
+        guards = (parent, *self._guards.get(item, ())) if parent is not None else ()
+        self._unguard(item)
+        left = set(eligible)
+        for guard in guards:
+            if guard in self._eligible and not left.isdisjoint(self._eligible[guard]):
+                left -= self._eligible[guard]
+                self._link(item, guard)
+        for peer in sorted(left) if parent is not None else ():
+            found = self.poset.coverer(item, self._candidates[peer]) if peer in left else None
+            if found is not None:
+                left -= self._eligible[found]
+                self._link(item, found)
+        new = frozenset(peer for peer in left if peer in self._news and item in self._news[peer])
+        self._forward(item, frozenset(left))
+        known = [told[peer] for peer in new if peer in told]
+        if not known:
+            return []
+        lower = self.poset.covered_by(item, reduce(or_, known))
+        return [(each, less) for each in lower if (less := self.forwards(each) & new)]
+
+    def _forward(self, item: F, peers: frozenset[str]) -> None:
+        """Note the neighbours that are told of a filter."""
+        old = self.forwards(item)
+        for peer in peers - old:
+            self._told.setdefault(peer, self.poset.part()).add(item)
+        for peer in old - peers:
+            self._told[peer].remove(item)
+        if peers:
+            self._forwards[item] = peers
+        else:
+            self._forwards.pop(item, None)
+
+    def _link(self, item: F, guard: F) -> None:
+        known = self._guards.get(item, ())
+        if guard not in known:
+            self._guards[item] = (*known, guard)
+            self._guarded.setdefault(guard, set()).add(item)
+
+    def _unguard(self, item: F) -> None:
+        for guard in self._guards.pop(item, ()):
+            if guard in self._guarded:
+                self._guarded[guard].discard(item)
+                if not self._guarded[guard]:
+                    del self._guarded[guard]
 
     def _changes(self, before: dict[F, frozenset[str]]) -> list[Change[F]]:
         """What the neighbours must be told.
@@ -283,9 +360,9 @@ class Forwarding(Generic[F]):
             old, now = before[item], self.forwards(item)
             for peer in now - old:
                 new.setdefault(peer, []).append(item)
-            # A neighbour that was told of a covering filter has dropped this one by itself.
-            for peer in old - now - self._known_above(item):
-                gone.setdefault(peer, []).append(item)
+            for peer in old - now:
+                if not self._knows_above(peer, item):
+                    gone.setdefault(peer, []).append(item)
         peers = sorted({*gone, *new})
         return [c for peer in peers for c in self._for(peer, gone.get(peer, []), new.get(peer, []))]
 
@@ -310,10 +387,12 @@ class Forwarding(Generic[F]):
             *(Change(peer, item, True) for item in left),
         ]
 
-    def _known_above(self, item: F) -> frozenset[str]:
-        """The neighbours that were told of a filter that covers one."""
-        uppers = self.poset.successors(item) if item in self.poset else self.poset.uppers(item)
-        return frozenset[str]().union(*(self._reached.get(upper, frozenset()) for upper in uppers))
+    def _knows_above(self, peer: str, item: F) -> bool:
+        """Whether a neighbour was told of one that covers a filter, which it has dropped by itself then.
+
+        Nothing that was eligible before covers what was forwarded.
+        """
+        return peer in self._news and self.poset.coverer(item, self._news[peer]) is not None
 
 
 def pieces(items: tuple[F, ...]) -> list[tuple[tuple[F, ...], bool]]:
