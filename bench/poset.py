@@ -15,7 +15,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from angelia.filter import Filter
 from angelia.filter.builder import attr
@@ -92,9 +92,17 @@ class Everything:
 
     surely_covered_by = surely_cover
 
+    def is_unlike_others(self, item: Filter) -> bool:
+        """Not known."""
+        return False
+
     def may_equal(self, item: Filter, covering: int) -> int:
         """Everything."""
         return covering
+
+    def guesses(self, item: Filter) -> Iterator[int]:
+        """None."""
+        return iter(())
 
     def near(self, item: Filter, among: int, turn: int) -> int:
         """Any."""

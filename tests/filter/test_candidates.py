@@ -1,6 +1,7 @@
 """The index of the poset: hundreds of filters against all pairs, and what is asked as they become many."""
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -188,6 +189,13 @@ SHAPES = {
     "refused parts": lambda i, n: f'not x contains "{i:06}"',
     "refused suffixes": lambda i, n: f'not x suffix "{i:06}"',
     "refused patterns": lambda i, n: f'not x matches "{i:06}"',
+    "two alternatives": lambda i, n: f"x = {i} or y = {i}",
+    "alternatives of which all share one": lambda i, n: f"x = -1 or y = {i}",
+    "alternatives that are intervals": lambda i, n: f"x > {i} and x < {n + i} or y > {i} and y < {n + i}",
+    "alternatives with unequal values": lambda i, n: f"x != {i} or y != {i}",
+    "alternatives with parts": lambda i, n: f'x contains "{i:06}" or y contains "{i:06}"',
+    "alternatives with types": lambda i, n: f"(T{i}: x > 1) or (U{i}: x > 1)",
+    "many alternatives": lambda i, n: " or ".join(f"x = {i * 20 + j}" for j in range(20)),
     "types": lambda i, n: f"T{i}:",
     "types with ranges": lambda i, n: f"T{i % 20}: x > {i} and x < {n + i}",
 }
@@ -198,6 +206,62 @@ def test_twice_the_filters_take_about_twice_the_questions(shape):
     half, whole = asked(SHAPES[shape], 400), asked(SHAPES[shape], 800)
     assert whole <= 60 * 800
     assert whole <= 3 * half + 800
+
+
+def two_layers(n):
+    """`n` filters, and `n` others of which each covers each of them."""
+    lower = [Filter.parse(f"x > {i} and x < {10 * n + i}") for i in range(n)]
+    return lower, [Filter.parse(f"x > {i - 2 * n} and x < {12 * n + i}") for i in range(n)]
+
+
+def memory_of_layers(n):
+    lower, upper = two_layers(n)
+    tracemalloc.start()
+    poset = subscription_poset()
+    for item in (*lower, *upper):
+        poset.insert(item)
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert poset.predecessors(upper[0]) == set(lower)
+    assert poset.successors(lower[0]) == set(upper)
+    return used
+
+
+def test_two_layers_in_which_each_covers_each_take_no_more_room_than_others():
+    assert memory_of_layers(800) < 2.5 * memory_of_layers(400)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_layer_is_uncovered_when_the_last_above_it_goes_and_that_takes_few_questions(together):
+    n = 200
+    lower, upper = two_layers(n)
+    poset = subscription_poset()
+    Counting.asked = 0
+    for item in (*lower, *upper):
+        poset.insert(Counting(item.conjunctions))
+    if together:
+        assert poset.remove_all(upper) == set(lower)
+    else:
+        for item in upper[:-1]:
+            already = Counting.asked
+            assert poset.remove(item) == set()
+            assert Counting.asked <= already + n + 40
+        assert poset.remove(upper[-1]) == set(lower)
+    assert Counting.asked < 40 * 2 * n + (0 if together else n * n)
+    check(poset)
+
+
+def test_random_filters_are_asked_few_questions_each():
+    rng = random.Random(3)
+    few = [any_filter(rng, 40) for _ in range(1500)]
+    counts = []
+    for n in (500, 1500):
+        poset, Counting.asked = subscription_poset(), 0
+        for item in few[:n]:
+            poset.insert(Counting(item.conjunctions))
+        counts.append(Counting.asked / n)
+    assert counts[1] < 30
+    assert counts[1] < 1.8 * counts[0]
 
 
 # ---------------------------------------------------------------- sets and intervals

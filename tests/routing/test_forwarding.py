@@ -1,4 +1,4 @@
-"""Equation (1) of SIENA 5.2.3.3 against itself, written down plainly: after every change, for every filter."""
+"""Equation (1) of SIENA 5.2.3.3 against itself, written plainly: after every change, for every filter."""
 
 import random
 

@@ -19,7 +19,7 @@ from angelia.filter.conjunction import Condition
 from angelia.filter.domain import ABOVE_ALL, BELOW_ALL, Domain, after, before, prefix_end
 from angelia.filter.spans import Members, Span, Spans, bits_of
 
-__all__ = ["Column", "Lower", "is_special", "span_of"]
+__all__ = ["Column", "Demands", "Lower", "is_special", "span_of"]
 
 _ALL: Span = (BELOW_ALL, ABOVE_ALL)
 _SIZES = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)  # of the pieces of texts that are keys
@@ -275,63 +275,22 @@ def _text_of(domain: Domain) -> str:
     return "\n".join((domain.common_prefix, domain.suffix, *domain.contains))
 
 
-class Column:
-    """The special conditions on one attribute.
-
-    Those of filters of one alternative say which cannot cover another; those of all filters, of their first
-    alternative, say which cannot be covered.
-    """
+class Demands:
+    """The special conditions on one attribute: which of them cannot cover another?"""
 
     def __init__(self) -> None:
-        self._count = 0
-        # To cover others.
         self._texts = _Upper()
         self._holes: dict[Kind | None, Lower] = {}  # one value each that is excluded
         self._refused: dict[Kind | None, Lower] = {}  # one domain each that is refused
         self._refusing = Members()
         self._chosen: dict[int, list[tuple[dict[Kind | None, Lower], Domain]]] = {}
         self._uses: Counter[Domain] = Counter()  # how often one was chosen
-        # To be covered.
-        self._out: dict[_Value, Members] = {}  # by values that are excluded or refused
-        self._no: dict[_Value, Members] = {}  # by values that are refused
-        self._walls: dict[Kind | None, Spans] = {}  # the intervals around others that are refused
-        self._unread = _Upper()  # texts that are refused
-        self._unsure = Members()  # it is not known which values they ask for
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._chosen)
 
-    # ------------------------------------------------ filing
-
-    def add(self, number: int, condition: Condition, above: bool) -> None:
-        """File a condition, to be covered, and to cover others as well if it is to be above."""
-        self._count += 1
-        if above:
-            self._add_above(number, condition)
-        if _is_unsure(condition):
-            self._unsure.add(number)
-        for table, values in ((self._out, _out(condition)), (self._no, _refused(condition))):
-            for value in values:
-                table.setdefault(value, Members()).add(number)
-        for kind, wall in _walls(condition).items():
-            self._walls.setdefault(kind, Spans()).add(number, wall)
-        self._unread.add(number, (domain for domain in condition.none if domain.reads_text))
-
-    def remove(self, number: int, condition: Condition, above: bool) -> None:
-        """Forget a condition."""
-        self._count -= 1
-        if above:
-            self._remove_above(number, condition)
-        if _is_unsure(condition):
-            self._unsure.remove(number)
-        for table, values in ((self._out, _out(condition)), (self._no, _refused(condition))):
-            for value in values:
-                _discard(table, value, number)
-        for kind, wall in _walls(condition).items():
-            self._walls[kind].remove(number, wall)
-        self._unread.remove(number)
-
-    def _add_above(self, number: int, condition: Condition) -> None:
+    def add(self, number: int, condition: Condition) -> None:
+        """File a condition."""
         some = condition.some
         chosen = self._chosen[number] = []
         if some is not None and some.reads_text:
@@ -347,7 +306,8 @@ class Column:
             _add(self._uses, domain, 1)
             table.setdefault(domain.kind, Lower()).add(number, domain)
 
-    def _remove_above(self, number: int, condition: Condition) -> None:
+    def remove(self, number: int, condition: Condition) -> None:
+        """Forget a condition."""
         self._texts.remove(number)
         if condition.none:
             self._refusing.remove(number)
@@ -361,8 +321,6 @@ class Column:
             (Domain(kind, frozenset((point,))) for point in islice(points, _POINTS)),
             key=self._uses.__getitem__,
         )
-
-    # ------------------------------------------------ what covers a condition
 
     def above(self, found: int, condition: Condition) -> int:
         """Those of the found that may cover a condition."""
@@ -399,7 +357,44 @@ class Column:
                 inside &= ~values.lying_in(domain)
         return inside
 
-    # ------------------------------------------------ what a condition covers
+
+class Column:
+    """The special conditions on one attribute: which of them cannot be covered by another?"""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._out: dict[_Value, Members] = {}  # by values that are excluded or refused
+        self._no: dict[_Value, Members] = {}  # by values that are refused
+        self._walls: dict[Kind | None, Spans] = {}  # the intervals around others that are refused
+        self._unread = _Upper()  # texts that are refused
+        self._unsure = Members()  # it is not known which values they ask for
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, number: int, condition: Condition) -> None:
+        """File a condition."""
+        self._count += 1
+        if _is_unsure(condition):
+            self._unsure.add(number)
+        for table, values in ((self._out, _out(condition)), (self._no, _refused(condition))):
+            for value in values:
+                table.setdefault(value, Members()).add(number)
+        for kind, wall in _walls(condition).items():
+            self._walls.setdefault(kind, Spans()).add(number, wall)
+        self._unread.add(number, (domain for domain in condition.none if domain.reads_text))
+
+    def remove(self, number: int, condition: Condition) -> None:
+        """Forget a condition."""
+        self._count -= 1
+        if _is_unsure(condition):
+            self._unsure.remove(number)
+        for table, values in ((self._out, _out(condition)), (self._no, _refused(condition))):
+            for value in values:
+                _discard(table, value, number)
+        for kind, wall in _walls(condition).items():
+            self._walls[kind].remove(number, wall)
+        self._unread.remove(number)
 
     def below(self, found: int, condition: Condition, lower: Lower | None) -> int:
         """Those of the found that a condition may cover; `lower` is what they all ask for."""

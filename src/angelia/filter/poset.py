@@ -15,8 +15,10 @@ equalities; and the other way round.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from itertools import islice
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -66,6 +68,10 @@ class Index(Protocol[G]):
     def may_cover(self, item: G) -> int: ...
     def may_be_covered_by(self, item: G) -> int: ...
 
+    def is_unlike_others(self, item: G) -> bool:
+        """Whether no other is equivalent to an item without being equal."""
+        ...
+
     def may_equal(self, item: G, covering: int) -> int:
         """Of what may cover an item, what may be equivalent to it without being equal."""
         ...
@@ -83,6 +89,10 @@ class Index(Protocol[G]):
         """What a plain item covers, of one alternative."""
         ...
 
+    def guesses(self, item: G) -> Iterator[int]:
+        """Some that may well cover an item, the nearest first: to look no further if one does."""
+        ...
+
     def near(self, item: G, among: int, turn: int) -> int:
         """One of those that may cover the item, likely near; each turn by another end."""
         ...
@@ -92,6 +102,9 @@ class Index(Protocol[G]):
         ...
 
 
+_GUESSES = 12
+_SIBLINGS = 8
+_RECENT = 4
 _FEW = 24  # candidates that are rather asked one by one
 _PAIRS = 64  # filters that are rather compared with each other than looked up
 
@@ -116,15 +129,14 @@ class Poset(Generic[F]):
     # ------------------------------------------------ changes
 
     def insert(self, item: F) -> Insertion[F]:
-        """Add a filter below one that covers it, if there is one, and above the roots that it covers."""
+        """Add a filter below one that covers it, or else above the roots that it covers."""
         if item in self._numbers:
             return Insertion(item, Place.EXISTING)
-        candidates = self._candidates(item, above=True)
-        same = self._equivalent(item, candidates)
+        same = self._equivalent(item)
         if same is not None:
             return Insertion(same, Place.EXISTING)
-        parent = self._near(item, candidates)
-        lower = self._covered_roots(item) if parent is None else []
+        parent = self._parent(item)
+        lower = self._covered_roots(item) if parent is None else self._covered_children(item, parent)
         number = self._number(item)
         self._put(number, parent)
         for each in lower:
@@ -137,8 +149,13 @@ class Poset(Generic[F]):
 
     def remove_all(self, items: Iterable[F]) -> frozenset[F]:
         """Take filters out, all at once; returns those that became roots by that."""
-        gone = {self._numbers[self._standing(item)] for item in items}
-        orphans = [child for number in gone for child in self._children.get(number, ()) if child not in gone]
+        gone = {self._numbers[self._standing(item)]: None for item in items}
+        orphans = [
+            (child, self._above_all(number, gone))
+            for number in gone
+            for child in self._children.get(number, ())
+            if child not in gone
+        ]
         for number in gone:
             self._put(number, None)
             del self._roots[number]
@@ -148,10 +165,32 @@ class Poset(Generic[F]):
         self._root_bits &= ~bits_of(gone)
         self._free.extend(gone)
         self._asked = None
-        for orphan in orphans:
+        self._rehouse(orphans)
+        return self._filters(orphan for orphan, _ in orphans if orphan in self._roots)
+
+    def _above_all(self, number: int, gone: Mapping[int, None]) -> int | None:
+        """The nearest ancestor of a filter that stays."""
+        parent = self._parents.get(number)
+        while parent is not None and parent in gone:
+            parent = self._parents.get(parent)
+        return parent
+
+    def _rehouse(self, orphans: list[tuple[int, int | None]]) -> None:
+        """Find new parents. Each is given with an ancestor, which serves if they are too many.
+
+        What is above one of them is often above the next: between two layers, one question does for all.
+        """
+        recent: deque[int] = deque(maxlen=_RECENT)
+        for orphan, ancestor in orphans:
             item = self._items[orphan]
-            self._put(orphan, self._near(item, self._index.may_cover(item) & ~(1 << orphan)))
-        return self._filters(orphan for orphan in orphans if orphan in self._roots)
+            covers = self._covers(item)
+            parent = next((n for n in recent if n != orphan and covers(self._items[n])), None)
+            if parent is None:
+                many = ancestor is not None and len(orphans) > _FEW
+                parent = ancestor if many else self._parent(item)
+                if parent is not None and not many:
+                    recent.appendleft(parent)
+            self._put(orphan, parent)
 
     def _number(self, item: F) -> int:
         number = self._free.pop() if self._free else len(self._items)
@@ -179,13 +218,24 @@ class Poset(Generic[F]):
         self._parents[number] = parent
         self._children.setdefault(parent, set()).add(number)
 
-    def _equivalent(self, item: F, candidates: int) -> F | None:
+    def _equivalent(self, item: F) -> F | None:
         """The filter that covers an item and that it covers, if there is one."""
-        for number in numbers_in(self._index.may_equal(item, candidates)):
+        if self._index.is_unlike_others(item):
+            return None
+        for number in numbers_in(self._index.may_equal(item, self._candidates(item, above=True))):
             other = self._items[number]
             if self.is_covered(item, other) and self.is_covered(other, item):
                 return other
         return None
+
+    def _parent(self, item: F) -> int | None:
+        """One that covers an item, as near to it as is found at little cost; not itself."""
+        itself, covers = self._numbers.get(item), self._covers(item)
+        for number in islice(self._index.guesses(item), _GUESSES):
+            if number != itself and covers(self._items[number]):
+                return number
+        candidates = self._candidates(item, above=True)
+        return self._near(item, candidates if itself is None else candidates & ~(1 << itself))
 
     def _covered_roots(self, item: F) -> list[int]:
         """The roots that an item covers."""
@@ -193,6 +243,12 @@ class Poset(Generic[F]):
         if len(self._roots) > _FEW:
             roots &= self._candidates(item, above=False)
         return [number for number in numbers_in(roots) if covered(self._items[number])]
+
+    def _covered_children(self, item: F, parent: int) -> list[int]:
+        """The children of a filter that an item covers, if they are few: so a chain stays one."""
+        children = self._children.get(parent, ())
+        covered = self._covered(item)
+        return [n for n in children if covered(self._items[n])] if len(children) <= _SIBLINGS else []
 
     def _near(self, item: F, candidates: int) -> int | None:
         """One of the candidates that covers an item, as near to it as is found at little cost."""
