@@ -195,7 +195,7 @@ SHAPES = {
     "alternatives with unequal values": lambda i, n: f"x != {i} or y != {i}",
     "alternatives with parts": lambda i, n: f'x contains "{i:06}" or y contains "{i:06}"',
     "alternatives with types": lambda i, n: f"(T{i}: x > 1) or (U{i}: x > 1)",
-    "many alternatives": lambda i, n: " or ".join(f"x = {i * 20 + j}" for j in range(20)),
+    "many alternatives": lambda i, n: " or ".join(f"x = {i * 8 + j}" for j in range(8)),
     "types": lambda i, n: f"T{i}:",
     "types with ranges": lambda i, n: f"T{i % 20}: x > {i} and x < {n + i}",
 }

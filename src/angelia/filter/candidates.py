@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from angelia.event import Scalar
 from angelia.filter.above import ASKED, Above, Key, keys_of, tidy
 from angelia.filter.advertisement import Advertisement
 from angelia.filter.conjunction import Condition, Conjunction
@@ -26,9 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["AdvertisementIndex", "SubscriptionIndex"]
 
 _FREE: Key = (None, "free")  # advertisements that allow everything
+_Rank = tuple[frozenset[str], int, int, int]
 _LOOKED_AT = 16  # alternatives of a filter, to find a rare one
 _ALL: Span = (BELOW_ALL, ABOVE_ALL)
 _NOBODY, _NO_SPANS = Members(), Spans()
+_NO_VALUES = frozenset[Scalar]()
 
 
 class SubscriptionIndex:
@@ -48,12 +53,16 @@ class SubscriptionIndex:
         self._columns: dict[str, Column] = {}  # of conditions that are not just intervals
         self._types: dict[str, Members] = {}
         self._rare: dict[int, Conjunction] = {}  # of filters of several alternatives, the one that is filed
+        self._breadths: dict[int, int] = {}
+        self._ranks: dict[int, _Rank | None] = {}
         self._all = self._empty = self._single = self._clear = 0  # bits
         self.plain = 0  # of filters of which the index is sure what they cover
 
     def add(self, number: int, item: Filter) -> None:
         """File a filter under its number."""
         self._items[number] = item
+        self._breadths[number] = sum(map(_breadth, item.conjunctions))
+        self._ranks[number] = _rank(item)
         self._mark(number, item)
         if len(item.conjunctions) == 1:
             self._singles.add(number, item.conjunctions[0])
@@ -85,7 +94,7 @@ class SubscriptionIndex:
         elif item.conjunctions:
             self._several.remove(number)
             self._remove_below(number, self._rare.pop(number))
-        del self._items[number]
+        del self._items[number], self._breadths[number], self._ranks[number]
 
     def _remove_below(self, number: int, part: Conjunction) -> None:
         for key in _places(part):
@@ -120,8 +129,12 @@ class SubscriptionIndex:
             self.plain ^= bit
 
     def breadth(self, number: int) -> int:
-        """How much a filter asks for: what covers it asks no more."""
-        return sum(len(part.conditions) for part in self._items[number].conjunctions)
+        """How much a filter asks for: what covers it asks no more, if both have one alternative."""
+        return self._breadths[number]
+
+    def rank(self, number: int) -> object:
+        """What two filters have in common of which surely none covers the other; None if nothing is known."""
+        return self._ranks[number]
 
     # ------------------------------------------------ what covers a filter
 
@@ -276,6 +289,36 @@ class _Several:
         return bits_of({self._owners[slot] for slot in numbers_in(self._above.around(part))})
 
 
+def _breadth(part: Conjunction) -> int:
+    """How much an alternative asks for: a value is more than several, and these are more than an interval."""
+    total = 0
+    for condition in part.conditions.values():
+        points = None if condition.some is None else condition.some.points
+        total += 2 if points is None else 4 - (len(points) > 1)
+    return total
+
+
+def _rank(item: Filter) -> _Rank | None:
+    """How many values a filter asks for and how many it excludes, if it does nothing else.
+
+    Of two filters that are the same in that, one covers the other only if they are equal.
+    """
+    if len(item.conjunctions) != 1 or item.conjunctions[0].not_types:
+        return None
+    values = excluded = 0
+    for condition in item.conjunctions[0].conditions.values():
+        some = condition.some
+        if some is None or condition.none:
+            return None
+        if some.points is not None and len(some.points) == 1:
+            values += 1
+        elif some.excluded and msgspec.structs.replace(some, excluded=_NO_VALUES).is_whole_kind:
+            excluded += len(some.excluded)
+        else:
+            return None
+    return item.conjunctions[0].types, len(item.conjunctions[0].conditions), values, excluded
+
+
 def _is_clear(item: Filter) -> bool:
     """Whether another of the same sort is equivalent to a filter only if it is equal.
 
@@ -400,6 +443,9 @@ class AdvertisementIndex:
     def breadth(self, number: int) -> int:
         """Not known."""
         return 0
+
+    def rank(self, number: int) -> None:
+        """Not known."""
 
 
 def _attributes(item: Advertisement) -> list[str]:

@@ -195,10 +195,19 @@ class Domain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             return True
         if self.points is not None or self.low > other.low or self.high < other.high:
             return False
+        if self.excluded and self.excluded != other.excluded:
+            for point in self.excluded:
+                if (
+                    point not in other.excluded
+                    and point in other
+                    and not (without and in_any(point, without))
+                ):
+                    return False
+        if not self.reads_text:
+            return True
         return (
             other.suffix.endswith(self.suffix)
             and self.patterns <= other.patterns
-            and not (self.excluded and any(p in other and not in_any(p, without) for p in self.excluded))
             and not (self.contains and not all(map(other._implies_contains, self.contains)))
         )
 

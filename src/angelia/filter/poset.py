@@ -101,12 +101,17 @@ class Index(Protocol[G]):
         """How much a filter asks for: what covers it asks no more."""
         ...
 
+    def rank(self, number: int) -> object:
+        """What two filters have in common of which surely none covers the other; None if nothing is known."""
+        ...
+
 
 _GUESSES = 12
 _SIBLINGS = 8
-_RECENT = 4
+_RECENT = 16
 _FEW = 24  # candidates that are rather asked one by one
-_PAIRS = 64  # filters that are rather compared with each other than looked up
+_MANY = 256  # candidates of which the index is rather asked whether it is sure
+_PAIRS = 512  # filters that are rather compared with each other than looked up
 
 
 class Poset(Generic[F]):
@@ -178,18 +183,20 @@ class Poset(Generic[F]):
     def _rehouse(self, orphans: list[tuple[int, int | None]]) -> None:
         """Find new parents. Each is given with an ancestor, which serves if they are too many.
 
-        What is above one of them is often above the next: between two layers, one question does for all.
+        What is above one of them is often above others: between two layers, one question to the index does
+        for all. They go to different ones, so that not all have to move again when the next one goes.
         """
-        recent: deque[int] = deque(maxlen=_RECENT)
+        many, recent = len(orphans) > _FEW, deque[int](maxlen=_RECENT)
         for orphan, ancestor in orphans:
             item = self._items[orphan]
             covers = self._covers(item)
+            recent.rotate()
             parent = next((n for n in recent if n != orphan and covers(self._items[n])), None)
             if parent is None:
-                many = ancestor is not None and len(orphans) > _FEW
-                parent = ancestor if many else self._parent(item)
-                if parent is not None and not many:
-                    recent.appendleft(parent)
+                parent = ancestor if many and ancestor is not None else self._parent(item)
+                if many and parent is not None:
+                    others = numbers_in(self._candidates(item, above=True)) if ancestor is None else [parent]
+                    recent.extend(others[:: len(others) // _RECENT + 1])
             self._put(orphan, parent)
 
     def _number(self, item: F) -> int:
@@ -311,7 +318,7 @@ class Poset(Generic[F]):
         if item in self._numbers:
             candidates &= ~(1 << self._numbers[item])
         sure = 0
-        if candidates.bit_count() > _FEW:
+        if candidates.bit_count() > _MANY:
             index = self._index
             sure = candidates & (index.surely_cover(item) if above else index.surely_covered_by(item))
             candidates &= ~sure & (~index.plain if above and sure else -1)
@@ -341,7 +348,15 @@ class Poset(Generic[F]):
         if len(left) > _PAIRS:
             others = numbers_in(bits & (index.may_cover(item) if above else index.may_be_covered_by(item)))
         related = self._covers(item) if above else self._covered(item)
-        return {n for n in others if n != number and n in left and related(self._items[n])}
+        rank = index.rank(number)
+        return {
+            n
+            for n in others
+            if n != number
+            and n in left
+            and (rank is None or index.rank(n) != rank)
+            and related(self._items[n])
+        }
 
     def _standing(self, item: F) -> F:
         if item not in self._numbers:
