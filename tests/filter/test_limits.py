@@ -10,7 +10,7 @@ import pytest
 from angelia import Filter
 from angelia.errors import FilterLimitError, FilterSyntaxError
 from angelia.event import MAX_ATTRIBUTES, MAX_NAME_LENGTH
-from angelia.filter.normal import MAX_CONJUNCTIONS, MAX_TEXTS
+from angelia.filter.normal import MAX_COMPARED, MAX_CONJUNCTIONS, MAX_TEXTS
 from angelia.filter.operators import MAX_POINTS
 from angelia.filter.parser import MAX_CONSTRAINTS, MAX_NESTING, MAX_TEXT_LENGTH
 
@@ -70,6 +70,10 @@ HOSTILE = {
         + " and ".join(f"(x > {-i} or y < {1000 + i})" for i in range(300)),
         "more than 4096 combinations",
     ),
+    "absorbed negations": (
+        f"{WIDE} and " + " and ".join(f"(not x = {1000 + i} or y = 1)" for i in range(30)),
+        f"more than {MAX_COMPARED} comparisons",
+    ),
     "20,000 values": ("x in (" + fitting(map(str, NUMBERS), ",") + ")", f"at most {MAX_POINTS} are allowed"),
     "long alternatives": (
         " and ".join(f'(x{i} = "{"a" * 200}" or y{i} = 1)' for i in range(7)),
@@ -85,7 +89,7 @@ def test_a_filter_beyond_a_limit_is_refused_at_once(what):
     text, complaint = HOSTILE[what]
     started = time.process_time()
     error = failure(text)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 1
     assert complaint in str(error)
     assert len(str(error)) < 600
     if what not in ("20,000 values", "a long pattern"):
@@ -106,6 +110,12 @@ ALLOWED = {
     "negated lists": " and ".join(
         f"not x in ({', '.join(str(i * 10 + k) for k in range(8))})" for i in range(MAX_CONSTRAINTS)
     ),
+    "nested disjunctions": "(" * 40
+    + " or ".join(f"x > {i} and y < {i}" for i in range(200))
+    + "".join(f") or z{i} = 1" for i in range(40)),
+    "negated alternatives": "not (" + " or ".join(f"x = {i}" for i in range(MAX_CONJUNCTIONS)) + ")",
+    "values less others": f"x in ({', '.join(map(str, range(1000)))}) and "
+    + " and ".join(f"x != {i} and not x between {i}.5 and {i}.6" for i in range(450)),
     "negated ranges": "x > 0 and "
     + " and ".join(f"not x between {3 * i} and {3 * i + 1}" for i in range(MAX_CONSTRAINTS - 1)),
     "a wide in": "x in (" + ", ".join(map(str, range(MAX_POINTS))) + ")",
@@ -116,8 +126,13 @@ ALLOWED = {
 def test_a_filter_at_the_limit_is_read_in_bounded_time_and_can_be_written(what):
     started = time.process_time()
     f = parse(ALLOWED[what])
+    assert time.process_time() - started < 1
     assert parse(str(f)) == f
-    assert time.process_time() - started < 10
+
+
+def test_what_is_wrong_at_the_start_is_refused_without_reading_the_rest():
+    for text in ("=" * MAX_TEXT_LENGTH, ") " * (MAX_TEXT_LENGTH // 2), "x = 1 x " + "= " * 30_000 + "'"):
+        assert failure(text).column < 10
 
 
 def test_limits_hold_for_filters_built_in_python():

@@ -3,16 +3,20 @@
 import itertools
 import math
 import random
+from functools import reduce
+from operator import and_
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.filter.language import (
+    ALL_TEXT,
     XY_EVENTS,
     Atom,
     Compound,
     Oracle,
     alternatives,
+    atoms,
     bits,
     conjunctions,
     expressions,
@@ -252,3 +256,12 @@ def test_a_list_satisfies_a_constraint_if_some_element_does(values, text, expect
 @pytest.mark.parametrize("text", ['not x < ""', 'not x < "" and not y < ""', 'not x < "" and z = 1'])
 def test_to_refuse_what_no_value_can_be_asks_for_nothing(text):
     assert Filter.parse(text) == Filter.parse("z = 1" if "z" in text else "true")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(atoms("x", ALL_TEXT), min_size=1, max_size=6), st.lists(atoms("x", ALL_TEXT), max_size=3))
+def test_constraints_that_are_put_together_at_once_are_those_that_came_one_after_the_other(asked, refused):
+    texts = [each.text() for each in asked] + [f"not {each.text()}" for each in refused]
+    one_by_one = reduce(and_, map(parse, texts))
+    assert parse(" and ".join(texts)) == one_by_one
+    assert parse(f"not ({' or '.join(f'not ({text})' for text in texts)})") == one_by_one

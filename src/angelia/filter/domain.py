@@ -17,7 +17,8 @@ neighbours, or no string between "a" and "a\0", is not used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from os.path import commonprefix
 from typing import Any
@@ -37,6 +38,7 @@ __all__ = [
     "after",
     "before",
     "in_any",
+    "intersected",
     "join",
     "subtract",
     "united",
@@ -308,6 +310,29 @@ def prefix_end(prefix: str) -> Cut:
     return before(head[:-1] + chr(0xE000 if following == 0xD800 else following))
 
 
+def intersected(domains: list[Domain]) -> Domain:
+    """The values that belong to all of several domains, which are put together at once."""
+    limited = [domain for domain in domains if domain.kind is not None]
+    if len(limited) < 2:
+        return limited[0] if limited else ANY
+    kind = limited[0].kind
+    assert kind is not None
+    if any(domain.kind is not kind for domain in limited):
+        return EMPTY
+    finite = [domain.points for domain in limited if domain.points is not None]
+    rest = [domain for domain in limited if domain.points is None]
+    return Domain.of(
+        kind,
+        points=frozenset.intersection(*finite) if finite else None,
+        low=max((domain.low for domain in rest), default=BELOW_ALL),
+        high=min((domain.high for domain in rest), default=ABOVE_ALL),
+        excluded=frozenset[Scalar]().union(*(domain.excluded for domain in rest)),
+        suffixes={domain.suffix for domain in rest},
+        contains=frozenset[str]().union(*(domain.contains for domain in rest)),
+        patterns=frozenset[str]().union(*(domain.patterns for domain in rest)),
+    )
+
+
 def in_any(value: Scalar, domains: Iterable[Domain]) -> bool:
     """Whether some of the domains holds the value."""
     return any(value in domain for domain in domains)
@@ -376,7 +401,7 @@ def subtract(domain: Domain, refused: Iterable[Domain]) -> Domain:
     if domain.kind is None or not refused:
         return domain
     if domain.points is not None:
-        return _finite(domain.kind, (point for point in domain.points if not in_any(point, refused)))
+        return _finite(domain.kind, _outside(domain.kind, domain.points, refused))
     low, high = domain.low, domain.high
     for piece in refused:
         if piece.kind is domain.kind and not piece.reads_text:
@@ -395,6 +420,18 @@ def subtract(domain: Domain, refused: Iterable[Domain]) -> Domain:
     )
     # Once an end has moved, the next of the refused may reach it.
     return rest if rest == domain else subtract(rest, refused)
+
+
+def _outside(kind: Kind, points: Iterable[Scalar], refused: tuple[Domain, ...]) -> Iterator[Scalar]:
+    """The points of a kind that lie in none of the refused, which come from `united`."""
+    spans = sorted(
+        span for piece in refused if piece.kind is kind and not piece.reads_text for span in piece.spans()
+    )
+    others = [piece for piece in refused if piece.reads_text or piece.kind is None]
+    for point in points:
+        place = bisect_right(spans, (before(point), ABOVE_ALL))
+        if not (place and spans[place - 1][1] >= after(point)) and not in_any(point, others):
+            yield point
 
 
 def join(a: Domain, b: Domain) -> tuple[Domain, bool]:

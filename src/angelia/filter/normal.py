@@ -7,19 +7,20 @@ So is one whose simplification would take long: filters come from strangers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import NoReturn, Protocol, TypeGuard
 
 from angelia.errors import FilterLimitError
 from angelia.event import MAX_ATTRIBUTES
 from angelia.filter.conjunction import Condition, Conjunction
-from angelia.filter.domain import Domain
+from angelia.filter.domain import Domain, intersected
 from angelia.filter.parser import And, Constant, Constraint, Node, Not, Or, Typed
 from angelia.filter.printer import print_conjunction
 
 __all__ = [
     "FALSE",
+    "MAX_COMPARED",
     "MAX_CONJUNCTIONS",
     "MAX_PAIRS",
     "MAX_TEXTS",
@@ -33,6 +34,7 @@ __all__ = [
 
 MAX_CONJUNCTIONS = 256
 MAX_PAIRS = 4_096  # alternatives of two parts that are combined, over a whole filter
+MAX_COMPARED = 150_000  # alternatives that are compared, to find the redundant ones, over a whole filter
 MAX_TEXTS = 64  # contains, matches and negated constraints on text, of one attribute in one alternative
 
 
@@ -51,10 +53,11 @@ def expand(node: Node) -> Disjunction:
 
 
 class _Work:
-    """How many pairs of alternatives were combined for one filter."""
+    """How many pairs of alternatives were combined, and compared, for one filter."""
 
     def __init__(self) -> None:
         self._pairs = 0
+        self._compared = 0
 
     def product(self, left: Disjunction, right: Disjunction) -> Disjunction:
         """`left and right`, unless that has become too much work."""
@@ -64,7 +67,16 @@ class _Work:
                 f"to expand the filter takes more than {MAX_PAIRS} combinations of alternatives. "
                 "Use in (…) for several values of one attribute, or several filters"
             )
-        return product(left, right)
+        return product(left, right, self)
+
+    def compare(self, pairs: int) -> None:
+        """Note that alternatives are compared, unless that has become too much work."""
+        self._compared += pairs
+        if self._compared > MAX_COMPARED:
+            raise FilterLimitError(
+                f"to simplify the filter takes more than {MAX_COMPARED} comparisons of alternatives. "
+                "Use in (…) for several values of one attribute, or several filters"
+            )
 
 
 def _expand(node: Node, work: _Work) -> Disjunction:
@@ -78,16 +90,52 @@ def _expand(node: Node, work: _Work) -> Disjunction:
         case Not(Constraint() as part):
             return _together((), (part,))
         case Not(part):
-            return reduce(work.product, map(_negated, _expand(part, work)), TRUE)
-        case Or(parts):
-            return union(*(_expand(part, work) for part in parts))
+            return _all_of(list(map(_negated, _expand(part, work))), work)
+        case Or():
+            expanded = [_expand(part, work) for part in _flat(node)]
+            return _simplified((c for each in expanded for c in each), work)
         case And(parts):
             # Constraints and negated constraints are put together at once, not one after the other.
             plain = [part for part in parts if isinstance(part, Constraint)]
             negated = [part.part for part in parts if _is_negated(part)]
             others = [p for p in parts if not isinstance(p, Constraint) and not _is_negated(p)]
-            expanded = dict.fromkeys(_expand(part, work) for part in others)
-            return reduce(work.product, expanded, _together(plain, negated))
+            factors = dict.fromkeys(_expand(part, work) for part in others)
+            return reduce(work.product, factors, _together(plain, negated))
+
+
+def _all_of(factors: list[Disjunction], work: _Work) -> Disjunction:
+    """All at once. Those of one alternative are put together before they are combined with the others."""
+    single = [factor[0] for factor in factors if len(factor) == 1]
+    return reduce(work.product, [factor for factor in factors if len(factor) != 1], _joined(single))
+
+
+def _joined(conjunctions: list[Conjunction]) -> Disjunction:
+    """Conjunctions joined by `and`: one, or nothing if they contradict each other."""
+    by_name: dict[str, list[Condition]] = {}
+    for conjunction in conjunctions:
+        for name, condition in conjunction.conditions.items():
+            by_name.setdefault(name, []).append(condition)
+    conditions: dict[str, Condition] = {}
+    for name, several in by_name.items():
+        some = [condition.some for condition in several if condition.some is not None]
+        none = dict.fromkeys(domain for condition in several for domain in condition.none)
+        _check_texts(sum(domain.reads_text for domain in none))
+        both = Condition.of(_intersection(some) if some else None, none)
+        if both is None:
+            return FALSE
+        conditions[name] = both
+    types = frozenset[str]().union(*(each.types for each in conjunctions))
+    not_types = frozenset[str]().union(*(each.not_types for each in conjunctions))
+    return FALSE if types & not_types else (_checked(Conjunction(conditions, types, not_types)),)
+
+
+def _flat(node: Or) -> Iterator[Node]:
+    """The parts of a disjunction, and those of its parts that are disjunctions: to be simplified once."""
+    for part in node.parts:
+        if isinstance(part, Or):
+            yield from _flat(part)
+        else:
+            yield part
 
 
 def _is_negated(node: Node) -> TypeGuard[_NegatedConstraint]:
@@ -96,13 +144,10 @@ def _is_negated(node: Node) -> TypeGuard[_NegatedConstraint]:
 
 def _together(constraints: Sequence[Constraint], negated: Sequence[Constraint] = ()) -> Disjunction:
     """Constraints joined by `and`: one conjunction, or nothing if they contradict each other."""
-    domains: dict[str, Domain] = {}
+    asked: dict[str, dict[Domain, None]] = {}
     for constraint in constraints:
-        known = domains.get(constraint.name)
-        domains[constraint.name] = domain = (
-            constraint.domain if known is None else known.intersection(constraint.domain)
-        )
-        _check_texts(len(domain.contains) + len(domain.patterns))
+        asked.setdefault(constraint.name, {})[constraint.domain] = None
+    domains = {name: _intersection(list(several)) for name, several in asked.items()}
     refused: dict[str, dict[Domain, None]] = {}
     for constraint in negated:
         if not constraint.domain.is_empty:  # to refuse nothing asks for nothing
@@ -120,12 +165,23 @@ def _together(constraints: Sequence[Constraint], negated: Sequence[Constraint] =
     return (Conjunction(possible),) if len(possible) == len(conditions) else FALSE
 
 
-def product(left: Disjunction, right: Disjunction) -> Disjunction:
+def _intersection(domains: list[Domain]) -> Domain:
+    texts = frozenset[str]().union(*(domain.contains | domain.patterns for domain in domains))
+    if len(texts) <= MAX_TEXTS:
+        return intersected(domains)
+    found = domains[0]  # most of the texts may follow from others
+    for domain in domains[1:]:
+        found = found.intersection(domain)
+        _check_texts(len(found.contains) + len(found.patterns))
+    return found
+
+
+def product(left: Disjunction, right: Disjunction, work: _Work | None = None) -> Disjunction:
     """`left and right`"""
     if len(left) * len(right) > MAX_CONJUNCTIONS:
         _refuse_size(len(left) * len(right))
     pairs = (a.intersection(b) for a in left for b in right)
-    return _simplified(_checked(pair) for pair in pairs if pair is not None)
+    return _simplified((_checked(pair) for pair in pairs if pair is not None), work)
 
 
 def union(*disjunctions: Disjunction) -> Disjunction:
@@ -185,7 +241,7 @@ def _refuse_size(alternatives: int) -> NoReturn:
 # ---------------------------------------------------------------- canonical form
 
 
-def _simplified(conjunctions: Iterable[Conjunction]) -> Disjunction:
+def _simplified(conjunctions: Iterable[Conjunction], work: _Work | None = None) -> Disjunction:
     """The alternatives that no other covers, in canonical order.
 
     These are the same in whatever order and grouping the alternatives come, so that filters with
@@ -196,16 +252,24 @@ def _simplified(conjunctions: Iterable[Conjunction]) -> Disjunction:
         _refuse_size(len(found))
     if len(found) > 1:
         found.sort(key=print_conjunction)
-        found = _without_covered(found)
+        found = _without_covered(found, work or _Work())
     if len(found) > MAX_CONJUNCTIONS:
         _refuse_size(len(found))
     return tuple(found)
 
 
-def _without_covered(conjunctions: list[Conjunction]) -> list[Conjunction]:
-    kept: list[Conjunction] = []
-    for conjunction in conjunctions:
-        if not any(other.covers(conjunction) for other in kept):
-            kept = [other for other in kept if not conjunction.covers(other)]
-            kept.append(conjunction)
-    return kept
+def _without_covered(conjunctions: list[Conjunction], work: _Work) -> list[Conjunction]:
+    """Those that no other covers; of two that cover each other, the first."""
+    alike: dict[frozenset[str], list[Conjunction]] = {}  # by attributes: what covers another has no more
+    for each in conjunctions:
+        alike.setdefault(frozenset(each.conditions), []).append(each)
+    gone: set[Conjunction] = set()
+    for names, group in alike.items():
+        wider = [other for others in alike if others <= names for other in alike[others]]
+        work.compare(len(wider) * len(group))
+        for each in group:
+            for other in wider:
+                if other is not each and other not in gone and other.covers(each):
+                    gone.add(each)
+                    break
+    return [each for each in conjunctions if each not in gone]

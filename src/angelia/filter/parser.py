@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, NoReturn
 
 from angelia.errors import EventError, FilterError, FilterLimitError, FilterSyntaxError
@@ -160,19 +161,16 @@ _OPERATOR_HINTS = {
 }
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    position = 0
-    while not tokens or tokens[-1].kind != "end":
+def _tokens(text: str) -> Iterator[_Token]:
+    """One after the other: what is wrong at the start is refused without reading the rest."""
+    kind, position = "", 0
+    while kind != "end":
         match = _TOKEN.match(text, position)
         if match is None:
             _refuse_character(text, position)
-        kind = match.lastgroup
-        assert kind is not None
-        start = match.start(kind)
-        tokens.append(_Token(kind, match[kind], start, _literal(kind, match[kind], text, start)))
-        position = match.end()
-    return tokens
+        kind = match.lastgroup or ""
+        start, position = match.start(kind), match.end()
+        yield _Token(kind, match[kind], start, _literal(kind, match[kind], text, start))
 
 
 def _refuse_character(text: str, position: int) -> NoReturn:
@@ -242,7 +240,8 @@ def _parser(text: str) -> _Parser:
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = _tokens(text)
+        self.unread = _tokens(text)
+        self.tokens = list(islice(self.unread, 2))
         self.index = 0
         self.depth = 0
         self.constraints = 0
@@ -253,15 +252,21 @@ class _Parser:
     def token(self) -> _Token:
         return self.tokens[self.index]
 
+    def advance(self) -> None:
+        """Go on to the next token. Of those to come, one is always read."""
+        self.index += 1
+        if len(self.tokens) < self.index + 2:
+            self.tokens.extend(islice(self.unread, 1))
+
     def take(self) -> _Token:
         token = self.tokens[self.index]
-        self.index += 1
+        self.advance()
         return token
 
     def skip(self, text: str) -> bool:
         """Take the next token if it is this keyword or symbol."""
         if self.token.text == text and self.token.kind in ("word", "symbol"):
-            self.index += 1
+            self.advance()
             return True
         return False
 
@@ -399,7 +404,7 @@ class _Parser:
             if self.skip("is"):
                 return of_kind(self.word())
             if token.kind in ("word", "symbol") and token.text in OPERATORS:
-                self.index += 1
+                self.advance()
                 return OPERATORS[token.text](self.value())
         except FilterSyntaxError:
             raise
@@ -428,11 +433,11 @@ class _Parser:
     def value(self) -> Scalar:
         token = self.token
         if token.kind in ("string", "number", "timestamp"):
-            self.index += 1
+            self.advance()
             assert token.value is not None
             return token.value
         if token.kind == "word" and token.text in ("true", "false"):
-            self.index += 1
+            self.advance()
             return token.text == "true"
         raise self.failure('expected a value: "text", a number, true, false, or t"2026-01-01T00:00:00Z"')
 
