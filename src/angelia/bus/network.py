@@ -13,7 +13,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from angelia.errors import RequestError, RoutingError
-from angelia.messages import Connect, Effect, FromPeer, Input, Measure, Measured, PeerUp, Send, SetTimer
+from angelia.messages import (
+    Connect,
+    Effect,
+    FromPeer,
+    Input,
+    Measure,
+    Measured,
+    PeerUp,
+    Send,
+    SetTimer,
+    Timer,
+)
 from angelia.node import Node
 
 __all__ = ["TOPOLOGIES", "Network"]
@@ -88,4 +99,6 @@ class Network:
                     work += [(effect.peer, PeerUp(broker)), (broker, PeerUp(effect.peer))]
                 elif not isinstance(effect, SetTimer):
                     for_clients.append(effect)
+                elif effect.delay == 0:  # nothing lasts here, but what was put off has to be done
+                    work.append((broker, Timer(effect.name)))
         return for_clients

@@ -319,6 +319,9 @@ class Interests:
     def __init__(self, registry: TypeRegistry) -> None:
         self._registry = registry
         self._filters: dict[Filter, _Subscribers] = {}
+        self._silent: dict[
+            Filter, None
+        ] = {}  # those that have lost all subscribers, and perhaps have new ones
         self._matcher = Matcher(registry)
 
     def add(self, interface: Interface, filter: Filter) -> None:  # noqa: A002
@@ -331,15 +334,35 @@ class Interests:
 
     def remove(self, interface: Interface, filter: Filter) -> None:  # noqa: A002
         """Forget an interest."""
-        subscribers = self._filters[filter]
-        subscribers.remove(interface)
-        if not subscribers:
-            del self._filters[filter]
-            self._matcher.remove(subscribers)
+        self.silence(interface, (filter,))
+        self.tidy(1)
+
+    def silence(self, interface: Interface, filters: Iterable[Filter]) -> None:
+        """Forget interests, quickly: those that nobody has any more stay in the index until it is tidied."""
+        for filter in filters:  # noqa: A001
+            subscribers = self._filters[filter]
+            subscribers.remove(interface)
+            if not subscribers:
+                self._silent[filter] = None
+
+    def tidy(self, most: int) -> None:
+        """Take what nobody wants any more out of the index, at most so many."""
+        for _ in range(min(most, len(self._silent))):
+            filter, _ = self._silent.popitem()  # noqa: A001
+            subscribers = self._filters[filter]
+            if not subscribers:
+                del self._filters[filter]
+                self._matcher.remove(subscribers)
+
+    @property
+    def is_untidy(self) -> bool:
+        """Whether there is something to tidy."""
+        return bool(self._silent)
 
     def reset(self, interests: Iterable[tuple[Interface, Filter]]) -> None:
         """Forget all and note these instead."""
         self._filters.clear()
+        self._silent.clear()
         self._matcher = Matcher(self._registry)
         for interface, filter in interests:  # noqa: A001
             self.add(interface, filter)
@@ -350,11 +373,11 @@ class Interests:
 
     def table(self) -> dict[Filter, frozenset[Interface]]:
         """Each filter with its interfaces."""
-        return {item: frozenset(subscribers.interfaces()) for item, subscribers in self._filters.items()}
+        return {item: frozenset(who.interfaces()) for item, who in self._filters.items() if who}
 
     def overlap(self, filter: Filter) -> bool:  # noqa: A002
         """Whether some filter may match some of the same events."""
-        return any(item.overlaps(filter, self._registry) for item in self._filters)
+        return any(item.overlaps(filter, self._registry) for item, who in self._filters.items() if who)
 
     def interested(self, event: Event) -> set[Interface]:
         """The interfaces with some filter that matches."""

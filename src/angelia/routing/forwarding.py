@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
+from itertools import islice
 from operator import or_
 from typing import Generic, NamedTuple, TypeVar
 
@@ -70,6 +71,7 @@ class Forwarding(Generic[F]):
         self._told: dict[str, Part[F]] = {}  # `forwards`, by neighbour
         self._guards: dict[F, tuple[F, ...]] = {}
         self._guarded: dict[F, set[F]] = {}  # the same, by guard
+        self._leaving: dict[Interface, dict[F, None]] = {}  # no longer asked for, and not yet dropped
         self._news: dict[str, Part[F]] = {}  # what has become eligible by the change in hand
 
     # ------------------------------------------------ questions
@@ -90,9 +92,14 @@ class Forwarding(Generic[F]):
         """The filters that an interface asked for."""
         return list(self._items.get(interface, ()))
 
+    def covered(self, interface: Interface, item: F) -> list[F]:
+        """The filters that an interface asked for and that one covers."""
+        mine = [item] if self._asked(interface, item) else []
+        return [*mine, *self._own(interface, item, above=False)]
+
     def pairs(self) -> Iterator[tuple[Interface, F]]:
-        """Each filter with each of its subscribers."""
-        return ((who, item) for item, interfaces in self._subscribers.items() for who in interfaces)
+        """Each filter with each of those who ask for it."""
+        return ((who, item) for who, items in self._items.items() for item in items)
 
     def again(self, items: Iterable[F]) -> list[Change[F]]:
         """What the neighbours were told of filters, to be told once more."""
@@ -109,12 +116,44 @@ class Forwarding(Generic[F]):
 
         It may ask for others in their place: then these stand before the neighbours are told anything.
         """
-        mine = [item] if self._asked(interface, item) else []
-        return self._replace(interface, [*mine, *self._own(interface, item, above=False)], uncovered)
+        return self._replace(interface, self.covered(interface, item), uncovered)
+
+    def drop(self, interface: Interface, items: list[F]) -> Outcome[F]:
+        """An interface no longer asks for some of its filters."""
+        return self._replace(interface, items, [])
 
     def remove_all(self, interface: Interface) -> Outcome[F]:
         """An interface is gone."""
         return self._replace(interface, self.of(interface), [])
+
+    def leave(self, interface: Interface, items: list[F]) -> None:
+        """An interface no longer asks for many filters: they are dropped by and by (`drop_some`).
+
+        Nobody is told anything yet. If it asks for one of them again before that is dropped, it stays.
+        """
+        if items:
+            self._forget(interface, items)
+            self._leaving.setdefault(interface, {}).update(dict.fromkeys(items))
+
+    def drop_some(self, most: int) -> list[Change[F]]:
+        """Drop some of the filters that were left, at most so many."""
+        marked: set[F] = set()
+        before: dict[F, frozenset[str]] = {}
+        for interface, items in list(self._leaving.items()):
+            some = list(islice(items, most - len(before)))
+            before |= self._snapshot(some)
+            for item in some:
+                del items[item]
+                self._subscribers[item].discard(interface)
+            marked |= {*some, *self._leave([item for item in some if not self._subscribers[item]])}
+            if not items:
+                del self._leaving[interface]
+        return self._settle(marked, before)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether there is more to drop."""
+        return bool(self._leaving)
 
     def replace(self, interface: Interface, items: Iterable[F]) -> Outcome[F]:
         """An interface asks for these filters, and for no others."""
@@ -147,7 +186,7 @@ class Forwarding(Generic[F]):
         )
 
     def _asked(self, interface: Interface, item: F) -> bool:
-        return interface in self._subscribers.get(item, ())
+        return item in self._items.get(interface, ())
 
     def _has(self, interface: Interface, item: F) -> bool:
         """Whether an interface asked for a filter, or for one that covers it."""
@@ -168,6 +207,7 @@ class Forwarding(Generic[F]):
     def _note(self, interface: Interface, item: F) -> None:
         """An interface asks for a filter of the poset."""
         items = self._items.setdefault(interface, {})
+        self._leaving.get(interface, {}).pop(item, None)
         part = self._parts.get(interface)
         if part is not None and item not in items:
             part.add(item)
@@ -187,7 +227,8 @@ class Forwarding(Generic[F]):
         would have gone if the relation had been known then.
         """
         before = self._snapshot(self.poset)
-        items = list(self.poset)
+        self._forget_leaving()
+        items = list(self._subscribers)
         self.poset = self._make_poset()
         for table in (
             self._eligible,
@@ -204,11 +245,21 @@ class Forwarding(Generic[F]):
                 self._subscribers[standing] |= self._subscribers.pop(item)
         self._items.clear()
         self._parts.clear()
-        for interface, item in self.pairs():
-            self._note(interface, item)
+        for item, interfaces in self._subscribers.items():
+            for interface in interfaces:
+                self._note(interface, item)
         for interface, item in self._redundant():
             self._drop(interface, [item], before)
         return self._settle(set(self.poset), before)
+
+    def _forget_leaving(self) -> None:
+        """Filters that were left are dropped from all but the poset."""
+        for interface, items in self._leaving.items():
+            for item in items:
+                self._subscribers[item].discard(interface)
+                if not self._subscribers[item]:
+                    del self._subscribers[item]
+        self._leaving.clear()
 
     def _redundant(self) -> list[tuple[Interface, F]]:
         """The interfaces of filters that have a covering one as well."""
@@ -237,17 +288,22 @@ class Forwarding(Generic[F]):
         dropped = list(items)
         if not dropped:
             return set()
-        mine = self._items[interface]
         for item in dropped:
             before.setdefault(item, self.forwards(item))
             self._subscribers[item].discard(interface)
+        self._forget(interface, dropped)
+        return self._leave([item for item in dropped if not self._subscribers[item]])
+
+    def _forget(self, interface: Interface, items: list[F]) -> None:
+        """An interface no longer asks for filters."""
+        mine = self._items[interface]
+        for item in items:
             del mine[item]
         if not mine:
             del self._items[interface]
             self._parts.pop(interface, None)
         elif interface in self._parts:
-            self._parts[interface].remove(*dropped)
-        return self._leave([item for item in dropped if not self._subscribers[item]])
+            self._parts[interface].remove(*items)
 
     def _leave(self, items: list[F]) -> set[F]:
         """Filters that nobody asks for any more leave; returns what they have guarded."""

@@ -17,10 +17,13 @@ from typing import Any
 
 from angelia.errors import RoutingError
 from angelia.filter import Filter, subscription_poset
-from angelia.messages import Message, Notify, Reach, Send, Subscribe, Unsubscribe
+from angelia.messages import Effect, Message, Notify, Reach, Send, SetTimer, Subscribe, Unsubscribe
 from angelia.routing.base import Audience, Interests, Interface, Local, Peer, Routed, Router
 from angelia.routing.forwarding import Change, Collector, Forwarding, Outcome, pieces
 from angelia.types import TypeRegistry
+
+_LEAVING = "leaving"  # a timer
+_AT_ONCE = 256  # subscriptions that are cancelled in one step: some milliseconds of work
 
 __all__ = ["SubscriptionForwarding", "not_on_any_spanning_tree", "once"]
 
@@ -54,11 +57,33 @@ class SubscriptionForwarding(Router):
 
     def unsubscribe(self, party: Local, filter: Filter) -> list[Send]:  # noqa: A002
         """A local party cancels all its subscriptions that the filter covers."""
-        return self._unsubscribe(party, filter)
+        return self._cancel(party, self.subscriptions.covered(party, filter))
 
     def drop(self, party: Local) -> list[Send]:
         """Cancel all subscriptions of a local party."""
-        return self._changed(party, self.subscriptions.remove_all(party))
+        return self._cancel(party, self.subscriptions.of(party))
+
+    def _cancel(self, who: Interface, items: list[Filter]) -> list[Send]:
+        """Cancel subscriptions. If they are many, nothing goes there any more, the rest is done by and by.
+
+        None of them covers another, so that it makes no difference to the neighbours.
+        """
+        if len(items) <= _AT_ONCE:
+            return self._changed(who, self.subscriptions.drop(who, items))
+        self.interests.silence(who, items)
+        self.subscriptions.leave(who, items)
+        self.outbox.append(SetTimer(_LEAVING, 0.0))
+        return []
+
+    def timer(self, name: str) -> list[Effect]:
+        """Go on with what was left to be done."""
+        if name != _LEAVING:
+            raise RoutingError(f"{self.name} has set no timer {name!r}")
+        self.interests.tidy(_AT_ONCE)
+        sends = self._tell(self.subscriptions.drop_some(_AT_ONCE))
+        if self.subscriptions.is_leaving or self.interests.is_untidy:
+            self.outbox.append(SetTimer(_LEAVING, 0.0))
+        return [*sends]
 
     def _subscribe(self, who: Interface, filter: Filter) -> list[Send]:  # noqa: A002
         return self._changed(who, self.subscriptions.add(who, filter))
@@ -126,7 +151,7 @@ class SubscriptionForwarding(Router):
         gone = frozenset(self.reach.pop(peer))
         self._uncovered.forget(peer)
         self.subscriptions.forget(peer)
-        dropped = self._changed(Peer(peer), self.subscriptions.remove_all(Peer(peer)))
+        dropped = self._cancel(Peer(peer), self.subscriptions.of(Peer(peer)))
         return [*dropped, *(self._tell_reach(other, gone=gone) for other in self.peers)]
 
     def _on_reach(self, peer: Peer, message: Reach) -> list[Send]:
