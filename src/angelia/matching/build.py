@@ -20,6 +20,7 @@ from angelia.matching.layout import (
     CLASS_WORDS,
     COMPOSITE,
     H_BOUND_COUNT,
+    H_BUCKETS,
     H_CLASSES,
     H_DEPTH,
     H_FLAGS,
@@ -114,6 +115,7 @@ class _Trie:
 
     def __init__(self, draft: Draft, ranking: Ranking, pause: Callable[[], None]) -> None:
         self._pause = pause
+        self.reaches: list[int] = []  # how long a range root of each class is at most
         headers = np.array(draft.headers, np.uint32)
         a, b = np.array(draft.a, np.int64), np.array(draft.b, np.int64)
         kinds, flat = np.array(draft.kind_of, np.int64), np.array(draft.flat, np.uint32)
@@ -197,9 +199,8 @@ class _Trie:
         words.put(H_SETS, self.sets)
         words.put(H_PARTS, self.parts)
         words.put(H_OWNERS, owners)
-        words.put(H_CLASSES, classes)
-        words.put(H_FLAGS, np.concatenate([*ranking.flags, np.zeros(1, np.uint32)]))
-        self._put_roots(words, literals, skips, ranking.rows)
+        words.put(H_FLAGS, ranking.packed_flags())
+        self._put_roots(words, literals, skips, classes, ranking.rows)
         pause()
         words.put(H_SLOTS, ranking.rows)
         if links is not None:
@@ -219,7 +220,7 @@ class _Trie:
         return Tables(words.assembled(), ints, floats, ranking.slots, numbers)
 
     def _root_places(self, ranking: Ranking) -> tuple[NDArray[np.int64], Words]:
-        """For each literal, its place among the roots; and the classes of range roots.
+        """For each literal, its place among the roots; and the classes of range roots, but for their ends.
 
         Roots that a table leads to come first, then the others, then ranges: of one slot and of
         similar length together, by their low ends, so that those that hold a rank lie close.
@@ -236,7 +237,8 @@ class _Trie:
             ranking.rows[s, S_CLASS] = len(classes)
             for members in _merged_classes(of_slot, length):
                 length[members] = length[members].max()
-                classes.append((done, done + len(members), int(self.b[members].max())))
+                classes.append((done, done + len(members), 0))
+                self.reaches.append(int(self.b[members].max()))
                 done += len(members)
             ranking.rows[s, S_CLASS_END] = len(classes)
         self._pause()
@@ -279,7 +281,7 @@ class _Trie:
         numbers[never] = len(several) + len(single) + np.arange(len(never))
         return numbers[filter_of].astype(np.uint32), numbers, len(several)
 
-    def _put_roots(self, words: _Words, literals: Words, skips: Words, rows: Words) -> None:
+    def _put_roots(self, words: _Words, literals: Words, skips: Words, classes: Words, rows: Words) -> None:
         """The tables that lead to the roots of the trie."""
         roots = _roots(skips)
         root_literals = literals[roots]
@@ -300,9 +302,20 @@ class _Trie:
         linear, others, ranges = np.searchsorted(group, (_SETS, _OTHERS, _RANGES))
         words.header[[H_LINEAR, H_OTHERS, H_OTHERS_END]] = ends[[linear, others, ranges]]
         of = group == _RANGES
-        words.put(H_RANGE_LOWS, self.a[root_literals[of]])
+        lows, nodes = self.a[root_literals[of]], np.append(roots[of], len(skips) - 1).astype(np.uint32)
+        words.put(H_RANGE_LOWS, lows)
         words.put(H_RANGE_LENGTHS, self.b[root_literals[of]])
-        words.put(H_RANGE_NODES, np.append(roots[of], len(skips) - 1).astype(np.uint32))
+        words.put(H_RANGE_NODES, nodes)
+        self._put_buckets(words, lows, nodes, classes, rows)
+
+    def _put_buckets(self, words: _Words, lows: Words, nodes: Words, classes: Words, rows: Words) -> None:
+        """The tables that lead a single event to range roots."""
+        classes[:, 2] = nodes[classes[:, 1]]
+        words.put(H_CLASSES, classes)
+        buckets = np.empty(len(lows) + len(classes), np.uint32)
+        reaches = np.array(self.reaches, np.int64)
+        used = kernels.fill_buckets(rows.ravel(), classes.ravel(), reaches, lows, nodes, buckets)
+        words.put(H_BUCKETS, buckets[:used])
 
     def _put_postings(self, words: _Words, roots: NDArray[Any], literals: Words, rows: Words) -> None:
         counts = self.b[literals].astype(np.int64)

@@ -104,6 +104,9 @@ class Matcher:
 
         An event may also be given as a flat dictionary of attributes, the context as `@type`, ….
         """
+        only = self._store.view.only
+        if only is not None and type(event) is dict and (found := only.ask(event)) is not None:
+            return found
         return self._answer(self._match, event)
 
     def _answer(

@@ -40,6 +40,7 @@ __all__ = [
     "pack_lists",
     "rank_floats",
     "rank_integers",
+    "rank_of_coded",
     "rank_of_float",
     "rank_of_integer",
     "rank_of_timestamp",
@@ -63,6 +64,13 @@ _MIX = 0x9E3779B97F4A7C15
 
 
 @inlined
+def _has_flag(words: Array, bound: int, flag: int) -> bool:
+    """Whether a bound of numbers has a flag."""
+    flags = np.int64(words[np.int64(words[H_FLAGS]) + (bound >> 4)])
+    return bool(flags >> (2 * (bound & 15)) & flag)
+
+
+@inlined
 def rank_of_float(words: Array, floats: Array, row: int, value: float) -> int:
     """The rank of a float."""
     if value != value:
@@ -75,7 +83,7 @@ def rank_of_float(words: Array, floats: Array, row: int, value: float) -> int:
         low = low + half + 1 if above else low
         count = count - half - 1 if above else half
     zone = np.int64(words[row + S_NUMBER])
-    if low > start and floats[low - 1] == value and words[words[H_FLAGS] + low - 1] & EXACT_FLOAT:
+    if low > start and floats[low - 1] == value and _has_flag(words, low - 1, EXACT_FLOAT):
         return zone + 2 * (low - start) - 1
     return zone + 2 * (low - start)
 
@@ -98,8 +106,8 @@ def rank_of_integer(words: Array, ints: Array, row: int, value: int) -> int:
     start = np.int64(words[row + S_INTS])
     low = _places_up_to(ints, start, np.int64(words[row + S_INT_COUNT]), value)
     zone = np.int64(words[row + S_NUMBER])
-    flag = np.int64(words[H_FLAGS]) + np.int64(words[row + S_FLOATS]) + low - start - 1
-    if low > start and ints[low - 1] == value and words[flag] & EXACT_INT:
+    bound = np.int64(words[row + S_FLOATS]) + low - start - 1
+    if low > start and ints[low - 1] == value and _has_flag(words, bound, EXACT_INT):
         return zone + 2 * (low - start) - 1
     return zone + 2 * (low - start)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from angelia.matching.draft import Bounds, Draft, SlotDraft
-from angelia.matching.layout import EXACT_FLOAT, EXACT_INT, SLOT_WORDS
+from angelia.matching.layout import EXACT_FLOAT, EXACT_INT, S_END, SLOT_WORDS
 from angelia.matching.slots import Slot, TextIndex
 
 __all__ = ["Ranking", "Words", "are_exact", "ends_of", "gathered", "microseconds", "points_of"]
@@ -71,6 +71,13 @@ class Ranking:
             pause()
         self.slots.sort(key=lambda slot: slot.index)
 
+    def packed_flags(self) -> Words:
+        """The flags of all bounds of numbers, sixteen in a word."""
+        flags = np.concatenate([*self.flags, np.zeros(16 - self._float_count % 16, np.uint32)])
+        shifted = flags.reshape(-1, 16) << np.arange(0, 32, 2, dtype=np.uint32)
+        packed: Words = np.bitwise_or.reduce(shifted, axis=1)
+        return packed
+
     @property
     def end(self) -> int:
         """A number that is greater than all ranks."""
@@ -84,7 +91,7 @@ class Ranking:
         self._rank_numbers(row, draft)
         self._rank_timestamps(row, draft.times)
         strings, string_zone = self._rank_strings(draft.strings)
-        self.ranks[draft.last] = self._next
+        self.ranks[draft.last] = row[S_END] = self._next
         self.sizes[draft.first] = self._next - first
         texts = TextIndex([(op, text, number) for (op, text), number in draft.texts.items()])
         return Slot(
