@@ -260,17 +260,15 @@ class _Trie:
         return order
 
     def _nodes(self, literals: Words, skips: Words, cids: Words) -> Words:
-        nodes = np.zeros((len(skips), NODE_WORDS), np.uint32)
-        nodes[:-1, 0] = self.headers[literals[:-1]]
-        nodes[:-1, 3], nodes[:-1, 4] = self.a[literals[:-1]], self.b[literals[:-1]]
-        nodes[:, 1], nodes[:, 2] = skips, cids
+        nodes = np.empty(len(skips) * NODE_WORDS, np.uint32)
+        kernels.lay_nodes(self.headers, self.a, self.b, literals, skips, cids, nodes)
         return nodes
 
     def _owners(self, order: NDArray[np.int64]) -> tuple[Words, NDArray[np.int64], int]:
         """The number of the filter of each conjunction in the trie, the numbers of the filters, and
         how many have several conjunctions (they come first).
         """
-        filter_of = np.repeat(np.arange(len(self.conjunctions)), self.conjunctions)[order]
+        filter_of = kernels.repeated(self.conjunctions)[order]
         self._pause()
         numbers = np.full(len(self.conjunctions), -1, np.int64)
         several = np.flatnonzero(self.conjunctions > 1)
@@ -319,11 +317,11 @@ class _Trie:
 
     def _put_postings(self, words: _Words, roots: NDArray[Any], literals: Words, rows: Words) -> None:
         counts = self.b[literals].astype(np.int64)
-        starts = np.repeat(self.a[literals] - np.cumsum(counts) + counts, counts)
+        starts = (self.a[literals] - np.cumsum(counts) + counts)[kernels.repeated(counts)]
         bounds = self.sets[starts + np.arange(counts.sum())] >> 1
         order = np.argsort(bounds, kind="stable")
         words.put(H_POSTING_BOUNDS, bounds[order])
-        words.put(H_POSTING_NODES, np.repeat(roots, counts)[order].astype(np.uint32))
+        words.put(H_POSTING_NODES, roots[kernels.repeated(counts)[order]].astype(np.uint32))
         words.header[H_POSTING_COUNT] = len(bounds)
         rows[self.headers[literals] >> SLOT_SHIFT, S_POSTINGS] = 1
 
@@ -374,19 +372,19 @@ def _with_ranges(
     ranking: Ranking,
     pause: Callable[[], None],
 ) -> tuple[Words, NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The literals and then those of numbers, each distinct one once; `flat` is told of them."""
+    """The literals and then those noted as they came, each distinct one once; `flat` is told of them."""
     if not ranking.ranges:
         return headers, a, b, kinds
-    slots = [slot for slot, _, _ in ranking.ranges]
-    low, high = (np.concatenate([each[end] for each in ranking.ranges]) for end in (1, 2))
+    some = ranking.ranges
+    low, high = np.concatenate([each.low for each in some]), np.concatenate([each.high for each in some])
     # Ranks of different slots do not overlap, so that one look at all of them is enough.
     keys, first, numbers = np.unique(low << 32 | high, return_index=True, return_inverse=True)
     pause()
-    flat[np.concatenate([np.frombuffer(slot.places, np.int64) for slot in slots])] = len(headers) + numbers
+    flat[np.concatenate([each.places for each in some])] = len(headers) + numbers
     pause()
-    sizes = [len(slot.places) for slot in slots]
-    index = np.repeat(np.array([slot.index for slot in slots], np.uint32), sizes)[first]
-    kind = np.repeat(np.array([slot.numbers.below for slot in slots], np.int64), sizes)[first]
+    which = np.searchsorted(np.cumsum([len(each.places) for each in some]), first, side="right")
+    index = np.array([each.slot for each in some], np.uint32)[which]
+    kind = np.array([each.below for each in some], np.int64)[which]
     pause()
     low, high = keys >> 32, keys & 0xFFFFFFFF
     is_point = (low & 1).astype(bool) & (high == low + 1)

@@ -10,6 +10,7 @@ from numba import types
 from angelia.matching.jit import array, inlined, kernel, pointer, read_only
 from angelia.matching.layout import (
     CLASS_WORDS,
+    NODE_WORDS,
     S_BUCKETS,
     S_CLASS,
     S_CLASS_END,
@@ -19,7 +20,15 @@ from angelia.matching.layout import (
     SLOT_WORDS,
 )
 
-__all__ = ["fill_buckets", "grow_trie", "mark_only_links", "refine_order", "sort_sequences"]
+__all__ = [
+    "fill_buckets",
+    "grow_trie",
+    "lay_nodes",
+    "mark_only_links",
+    "refine_order",
+    "repeated",
+    "sort_sequences",
+]
 
 Array = Any  # what numba sees has no static type
 
@@ -112,6 +121,32 @@ def grow_trie(flat: Array, starts: Array, order: Array, literals: Array, skips: 
         skips[path[depth]] = count
     literals[count], skips[count], cids[count] = 0, count, order.size
     return count, deepest
+
+
+@kernel(types.void, _U32R, _U32R, _U32R, _U32R, _U32R, _U32R, _U32)
+def lay_nodes(
+    headers: Array, a: Array, b: Array, literals: Array, skips: Array, cids: Array, nodes: Array
+) -> None:
+    """The words of the nodes; there is one more than have literals, which is the end."""
+    for node in range(skips.size):
+        at = node * NODE_WORDS
+        nodes[at + 1], nodes[at + 2] = skips[node], cids[node]
+        if node < skips.size - 1:
+            literal = literals[node]
+            nodes[at], nodes[at + 3], nodes[at + 4] = headers[literal], a[literal], b[literal]
+        else:
+            nodes[at], nodes[at + 3], nodes[at + 4] = 0, 0, 0
+
+
+@kernel(_I64, _I64R)
+def repeated(counts: Array) -> Array:
+    """Each number from 0 on as often as `counts` says. NumPy's own does it with the interpreter's lock."""
+    out, used = np.empty(counts.sum(), np.int64), 0
+    for number in range(counts.size):
+        for _ in range(counts[number]):
+            out[used] = number
+            used += 1
+    return out
 
 
 @kernel(types.void, _U32R, _U32R, _U32R, _U32R, _U32)

@@ -19,6 +19,7 @@ from operator import getitem, itemgetter
 from threading import Lock
 from types import NoneType
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,7 @@ __all__ = ["Encoder", "Plan", "StringTable", "Workspace"]
 
 MAX_LEARNT = 1 << 17
 MAX_PLANS = 512
+SLICE = 4096  # strings forgotten between two pauses
 
 _SEED = int.from_bytes(os.urandom(8), "little")
 _NONE = np.zeros(1, np.uint8)[:0]  # "no validity bitmap"
@@ -94,16 +96,21 @@ _FORMATS = {CODED: "q", FLOAT: "d", INTEGER: "q", TIMESTAMP: "q", LISTED: "q"}
 
 
 class _Codes(dict[Any, int]):
-    """The codes of the strings and booleans of a slot; an unknown string is learnt when it is asked for."""
+    """The codes of the strings and booleans of a slot; an unknown string is learnt when it is asked for.
+
+    The encoder has these, and is let go of when its index is: not by the garbage collector, some time later.
+    """
 
     __slots__ = ("_encoder", "_slot")
 
     def __init__(self, encoder: Encoder, slot: Slot) -> None:
-        self._encoder, self._slot = encoder, slot
+        self._encoder, self._slot = ref(encoder), slot
         self[None] = 0  # which is missing
 
     def __missing__(self, value: Any) -> int:
-        return self._encoder.learn(self._slot, value)
+        encoder = self._encoder()
+        assert encoder is not None  # who looks up a code has the encoder
+        return encoder.learn(self._slot, value)
 
 
 class Plan:
@@ -179,6 +186,14 @@ class Encoder:
     def is_outdated(self) -> bool:
         """Whether it is time for a new encoder."""
         return self.is_full or (self._watched is not None and self._watched.version != self._version)
+
+    def dissolve(self, pause: Callable[[], None]) -> None:
+        """Let go of what was learnt, in slices. The encoder is of no use any more."""
+        for codes in self.codes.values():
+            while codes:
+                for _ in range(min(SLICE, len(codes))):
+                    codes.popitem()
+                pause()
 
     # ---------------------------------------------------------------- single values
 

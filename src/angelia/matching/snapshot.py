@@ -177,10 +177,11 @@ class Snapshot:
         return True
 
     def dissolve(self, pause: Callable[[], None]) -> None:
-        """Let go of the ids, in slices. The snapshot is of no use any more."""
+        """Let go of the ids and of what was learnt, in slices. The snapshot is of no use any more."""
         for start in range(0, len(self.ids), SLICE):
             self.ids[start : start + SLICE] = None
             pause()
+        self._encoder.dissolve(pause)
 
     # ---------------------------------------------------------------- one event
 
