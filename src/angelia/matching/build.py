@@ -21,6 +21,7 @@ from angelia.matching.layout import (
     COMPOSITE,
     H_BOUND_COUNT,
     H_BUCKETS,
+    H_CELLS,
     H_CLASSES,
     H_DEPTH,
     H_FLAGS,
@@ -200,6 +201,8 @@ class _Trie:
         words.put(H_PARTS, self.parts)
         words.put(H_OWNERS, owners)
         words.put(H_FLAGS, ranking.packed_flags())
+        words.put(H_CELLS, np.concatenate([*ranking.cells, np.zeros(1, np.uint32)]))
+        floats = ranking.all_floats()
         self._put_roots(words, literals, skips, classes, ranking.rows)
         pause()
         words.put(H_SLOTS, ranking.rows)
@@ -215,7 +218,6 @@ class _Trie:
         words.header[[H_SLOT_COUNT, H_BOUND_COUNT]] = len(ranking.slots), self.bound_count
         words.header[H_TEXT_COUNT] = self.text_count
         ints = np.concatenate([*ranking.ints, np.zeros(1, np.int64)])
-        floats = np.concatenate([*ranking.floats, np.zeros(1)])
         pause()
         return Tables(words.assembled(), ints, floats, ranking.slots, numbers)
 

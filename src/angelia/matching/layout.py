@@ -53,8 +53,9 @@ __all__: list[str] = []
     H_TEXT_COUNT,
     H_DEPTH,
     H_FLAGS,  # by number bound, two bits each: `EXACT_FLOAT`, `EXACT_INT`
+    H_CELLS,  # the span of a slot's number bounds in equal cells: how many bounds lie before each
     HEADER_WORDS,
-) = range(30)
+) = range(31)
 
 NODE_WORDS = 5
 PART_WORDS = 3
@@ -62,8 +63,8 @@ CLASS_WORDS = 3
 
 # A slot's row: rank of NaN, which is its first one; the number zone (first rank, bounds, of these within
 # int64, place of the bounds in `floats`, in `ints`); the timestamp zone (first rank, bounds, place in
-# `ints`); the first rank beyond; its classes; where its buckets are, and how many low bits of a rank these
-# leave out.
+# `ints`); where the cells of its numbers are, how many, and how many make one (in `floats`); the first rank
+# beyond; its classes; where its buckets are, and how many low bits of a rank these leave out.
 (
     S_NAN,
     S_NUMBER,
@@ -74,6 +75,9 @@ CLASS_WORDS = 3
     S_TIME,
     S_TIME_COUNT,
     S_TIMES,
+    S_CELLS,
+    S_CELL_COUNT,
+    S_CELL_SCALE,
     S_END,
     S_CLASS,
     S_CLASS_END,
@@ -81,7 +85,7 @@ CLASS_WORDS = 3
     S_SHIFT,
     S_POSTINGS,
     SLOT_WORDS,
-) = range(16)
+) = range(19)
 
 EXACT_FLOAT, EXACT_INT = 1, 2
 

@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from angelia.matching.draft import Bounds, Draft, SlotDraft, Spans
-from angelia.matching.layout import EXACT_FLOAT, EXACT_INT, S_END, SLOT_WORDS
+from angelia.matching.layout import (
+    EXACT_FLOAT,
+    EXACT_INT,
+    S_CELL_COUNT,
+    S_CELL_SCALE,
+    S_CELLS,
+    S_END,
+    SLOT_WORDS,
+)
 from angelia.matching.slots import Slot, TextIndex
 
 __all__ = ["Ranking", "Words", "are_exact", "ends_of", "gathered", "microseconds", "points_of"]
@@ -72,6 +80,8 @@ class Ranking:
         self.floats: list[NDArray[np.float64]] = []
         self.ints: list[NDArray[np.int64]] = []
         self.flags: list[Words] = []
+        self.cells: list[Words] = []
+        self._scales: list[float] = []
         self.slots: list[Slot] = []
         self.ranges: list[RankedSpans] = []
         self._float_count = self._int_count = 0
@@ -160,9 +170,31 @@ class Ranking:
             zone = self._zone(bounds, self._numbers(bounds)[order])
         row[1:6] = zone, len(floats), len(ints), self._float_count, self._int_count
         self._keep(ints)
+        self._put_cells(row, floats)
         self.floats.append(floats)
         self.flags.append((exact * EXACT_FLOAT + whole * EXACT_INT).astype(np.uint32))
         self._float_count += len(floats)
+
+    def _put_cells(self, row: Words, floats: NDArray[np.float64]) -> None:
+        """Lay a grid over the bounds of numbers: a value has few to search then. Kernels do the same sum."""
+        if not len(floats):  # all that is asked is whether it is a number
+            return
+        count, span = max(1, len(floats) // 2), float(floats[-1]) - float(floats[0])
+        scale = count / span if span > 0 and np.isfinite(span) else 0.0
+        if not np.isfinite(scale) or scale == 0.0:
+            count, scale = 1, 0.0
+        cells = np.zeros(len(floats), np.int64)
+        if count > 1:
+            cells = np.minimum(((floats - floats[0]) * scale).astype(np.int64), count - 1)
+        row[S_CELLS], row[S_CELL_COUNT] = sum(map(len, self.cells)), count
+        row[S_CELL_SCALE] = len(self._scales)  # among the scales, which lie behind all bounds
+        self.cells.append(np.searchsorted(cells, np.arange(count + 1)).astype(np.uint32))
+        self._scales.append(scale)
+
+    def all_floats(self) -> NDArray[np.float64]:
+        """The bounds of numbers of all slots, and then the scales of their cells."""
+        self.rows[:, S_CELL_SCALE] += np.uint32(self._float_count)
+        return np.concatenate([*self.floats, np.array([*self._scales, 0.0])])
 
     def _rank_spans(
         self,
