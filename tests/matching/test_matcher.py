@@ -112,6 +112,17 @@ def test_lists_of_events_are_taken_as_single_ones_are(engine: Any) -> None:
                 found.match_events(events)
 
 
+@both
+@pytest.mark.parametrize("count", [3, 20, 200])
+def test_an_error_says_which_event_of_a_list_is_at_fault(engine: Any, count: int) -> None:
+    found = Matcher(engine=engine)
+    found.add_all({i: F(f"x = {i}") for i in range(10)})
+    events: list[Any] = [{"x": i} for i in range(count)]
+    events[2] = {"x": 2**70}
+    with pytest.raises(EventError, match="event 2: "):
+        found.match_events(events)
+
+
 def test_micro_batches_count_fresh_filters_at_once() -> None:
     found = Matcher(engine="compiled")
     found.add_all({i: F(f"x = {i}") for i in range(100)}, link="old")

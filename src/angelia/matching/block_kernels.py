@@ -28,6 +28,7 @@ from angelia.matching.layout import (
     BLOCK,
     CLASS_WORDS,
     COMPOSITE,
+    FOUND,
     H_BOUND_COUNT,
     H_CLASSES,
     H_DEPTH,
@@ -68,7 +69,6 @@ from angelia.matching.layout import (
     TEXT,
 )
 from angelia.matching.walk_kernels import (
-    FOUND,
     Walk,
     literal_holds,
     note_match,

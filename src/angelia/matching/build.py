@@ -20,6 +20,8 @@ from angelia.matching.layout import (
     CLASS_WORDS,
     COMPOSITE,
     H_BOUND_COUNT,
+    H_BUCKETS,
+    H_CELLS,
     H_CLASSES,
     H_DEPTH,
     H_FLAGS,
@@ -114,6 +116,7 @@ class _Trie:
 
     def __init__(self, draft: Draft, ranking: Ranking, pause: Callable[[], None]) -> None:
         self._pause = pause
+        self.reaches: list[int] = []  # how long a range root of each class is at most
         headers = np.array(draft.headers, np.uint32)
         a, b = np.array(draft.a, np.int64), np.array(draft.b, np.int64)
         kinds, flat = np.array(draft.kind_of, np.int64), np.array(draft.flat, np.uint32)
@@ -197,9 +200,10 @@ class _Trie:
         words.put(H_SETS, self.sets)
         words.put(H_PARTS, self.parts)
         words.put(H_OWNERS, owners)
-        words.put(H_CLASSES, classes)
-        words.put(H_FLAGS, np.concatenate([*ranking.flags, np.zeros(1, np.uint32)]))
-        self._put_roots(words, literals, skips, ranking.rows)
+        words.put(H_FLAGS, ranking.packed_flags())
+        words.put(H_CELLS, np.concatenate([*ranking.cells, np.zeros(1, np.uint32)]))
+        floats = ranking.all_floats()
+        self._put_roots(words, literals, skips, classes, ranking.rows)
         pause()
         words.put(H_SLOTS, ranking.rows)
         if links is not None:
@@ -214,12 +218,11 @@ class _Trie:
         words.header[[H_SLOT_COUNT, H_BOUND_COUNT]] = len(ranking.slots), self.bound_count
         words.header[H_TEXT_COUNT] = self.text_count
         ints = np.concatenate([*ranking.ints, np.zeros(1, np.int64)])
-        floats = np.concatenate([*ranking.floats, np.zeros(1)])
         pause()
         return Tables(words.assembled(), ints, floats, ranking.slots, numbers)
 
     def _root_places(self, ranking: Ranking) -> tuple[NDArray[np.int64], Words]:
-        """For each literal, its place among the roots; and the classes of range roots.
+        """For each literal, its place among the roots; and the classes of range roots, but for their ends.
 
         Roots that a table leads to come first, then the others, then ranges: of one slot and of
         similar length together, by their low ends, so that those that hold a rank lie close.
@@ -236,7 +239,8 @@ class _Trie:
             ranking.rows[s, S_CLASS] = len(classes)
             for members in _merged_classes(of_slot, length):
                 length[members] = length[members].max()
-                classes.append((done, done + len(members), int(self.b[members].max())))
+                classes.append((done, done + len(members), 0))
+                self.reaches.append(int(self.b[members].max()))
                 done += len(members)
             ranking.rows[s, S_CLASS_END] = len(classes)
         self._pause()
@@ -258,17 +262,15 @@ class _Trie:
         return order
 
     def _nodes(self, literals: Words, skips: Words, cids: Words) -> Words:
-        nodes = np.zeros((len(skips), NODE_WORDS), np.uint32)
-        nodes[:-1, 0] = self.headers[literals[:-1]]
-        nodes[:-1, 3], nodes[:-1, 4] = self.a[literals[:-1]], self.b[literals[:-1]]
-        nodes[:, 1], nodes[:, 2] = skips, cids
+        nodes = np.empty(len(skips) * NODE_WORDS, np.uint32)
+        kernels.lay_nodes(self.headers, self.a, self.b, literals, skips, cids, nodes)
         return nodes
 
     def _owners(self, order: NDArray[np.int64]) -> tuple[Words, NDArray[np.int64], int]:
         """The number of the filter of each conjunction in the trie, the numbers of the filters, and
         how many have several conjunctions (they come first).
         """
-        filter_of = np.repeat(np.arange(len(self.conjunctions)), self.conjunctions)[order]
+        filter_of = kernels.repeated(self.conjunctions)[order]
         self._pause()
         numbers = np.full(len(self.conjunctions), -1, np.int64)
         several = np.flatnonzero(self.conjunctions > 1)
@@ -279,7 +281,7 @@ class _Trie:
         numbers[never] = len(several) + len(single) + np.arange(len(never))
         return numbers[filter_of].astype(np.uint32), numbers, len(several)
 
-    def _put_roots(self, words: _Words, literals: Words, skips: Words, rows: Words) -> None:
+    def _put_roots(self, words: _Words, literals: Words, skips: Words, classes: Words, rows: Words) -> None:
         """The tables that lead to the roots of the trie."""
         roots = _roots(skips)
         root_literals = literals[roots]
@@ -300,17 +302,28 @@ class _Trie:
         linear, others, ranges = np.searchsorted(group, (_SETS, _OTHERS, _RANGES))
         words.header[[H_LINEAR, H_OTHERS, H_OTHERS_END]] = ends[[linear, others, ranges]]
         of = group == _RANGES
-        words.put(H_RANGE_LOWS, self.a[root_literals[of]])
+        lows, nodes = self.a[root_literals[of]], np.append(roots[of], len(skips) - 1).astype(np.uint32)
+        words.put(H_RANGE_LOWS, lows)
         words.put(H_RANGE_LENGTHS, self.b[root_literals[of]])
-        words.put(H_RANGE_NODES, np.append(roots[of], len(skips) - 1).astype(np.uint32))
+        words.put(H_RANGE_NODES, nodes)
+        self._put_buckets(words, lows, nodes, classes, rows)
+
+    def _put_buckets(self, words: _Words, lows: Words, nodes: Words, classes: Words, rows: Words) -> None:
+        """The tables that lead a single event to range roots."""
+        classes[:, 2] = nodes[classes[:, 1]]
+        words.put(H_CLASSES, classes)
+        buckets = np.empty(len(lows) + len(classes), np.uint32)
+        reaches = np.array(self.reaches, np.int64)
+        used = kernels.fill_buckets(rows.ravel(), classes.ravel(), reaches, lows, nodes, buckets)
+        words.put(H_BUCKETS, buckets[:used])
 
     def _put_postings(self, words: _Words, roots: NDArray[Any], literals: Words, rows: Words) -> None:
         counts = self.b[literals].astype(np.int64)
-        starts = np.repeat(self.a[literals] - np.cumsum(counts) + counts, counts)
+        starts = (self.a[literals] - np.cumsum(counts) + counts)[kernels.repeated(counts)]
         bounds = self.sets[starts + np.arange(counts.sum())] >> 1
         order = np.argsort(bounds, kind="stable")
         words.put(H_POSTING_BOUNDS, bounds[order])
-        words.put(H_POSTING_NODES, np.repeat(roots, counts)[order].astype(np.uint32))
+        words.put(H_POSTING_NODES, roots[kernels.repeated(counts)[order]].astype(np.uint32))
         words.header[H_POSTING_COUNT] = len(bounds)
         rows[self.headers[literals] >> SLOT_SHIFT, S_POSTINGS] = 1
 
@@ -361,19 +374,19 @@ def _with_ranges(
     ranking: Ranking,
     pause: Callable[[], None],
 ) -> tuple[Words, NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The literals and then those of numbers, each distinct one once; `flat` is told of them."""
+    """The literals and then those noted as they came, each distinct one once; `flat` is told of them."""
     if not ranking.ranges:
         return headers, a, b, kinds
-    slots = [slot for slot, _, _ in ranking.ranges]
-    low, high = (np.concatenate([each[end] for each in ranking.ranges]) for end in (1, 2))
+    some = ranking.ranges
+    low, high = np.concatenate([each.low for each in some]), np.concatenate([each.high for each in some])
     # Ranks of different slots do not overlap, so that one look at all of them is enough.
     keys, first, numbers = np.unique(low << 32 | high, return_index=True, return_inverse=True)
     pause()
-    flat[np.concatenate([np.frombuffer(slot.places, np.int64) for slot in slots])] = len(headers) + numbers
+    flat[np.concatenate([each.places for each in some])] = len(headers) + numbers
     pause()
-    sizes = [len(slot.places) for slot in slots]
-    index = np.repeat(np.array([slot.index for slot in slots], np.uint32), sizes)[first]
-    kind = np.repeat(np.array([slot.numbers.below for slot in slots], np.int64), sizes)[first]
+    which = np.searchsorted(np.cumsum([len(each.places) for each in some]), first, side="right")
+    index = np.array([each.slot for each in some], np.uint32)[which]
+    kind = np.array([each.below for each in some], np.int64)[which]
     pause()
     low, high = keys >> 32, keys & 0xFFFFFFFF
     is_point = (low & 1).astype(bool) & (high == low + 1)

@@ -8,8 +8,27 @@ import numpy as np
 from numba import types
 
 from angelia.matching.jit import array, inlined, kernel, pointer, read_only
+from angelia.matching.layout import (
+    CLASS_WORDS,
+    NODE_WORDS,
+    S_BUCKETS,
+    S_CLASS,
+    S_CLASS_END,
+    S_END,
+    S_NAN,
+    S_SHIFT,
+    SLOT_WORDS,
+)
 
-__all__ = ["grow_trie", "mark_only_links", "refine_order", "sort_sequences"]
+__all__ = [
+    "fill_buckets",
+    "grow_trie",
+    "lay_nodes",
+    "mark_only_links",
+    "refine_order",
+    "repeated",
+    "sort_sequences",
+]
 
 Array = Any  # what numba sees has no static type
 
@@ -104,6 +123,32 @@ def grow_trie(flat: Array, starts: Array, order: Array, literals: Array, skips: 
     return count, deepest
 
 
+@kernel(types.void, _U32R, _U32R, _U32R, _U32R, _U32R, _U32R, _U32)
+def lay_nodes(
+    headers: Array, a: Array, b: Array, literals: Array, skips: Array, cids: Array, nodes: Array
+) -> None:
+    """The words of the nodes; there is one more than have literals, which is the end."""
+    for node in range(skips.size):
+        at = node * NODE_WORDS
+        nodes[at + 1], nodes[at + 2] = skips[node], cids[node]
+        if node < skips.size - 1:
+            literal = literals[node]
+            nodes[at], nodes[at + 3], nodes[at + 4] = headers[literal], a[literal], b[literal]
+        else:
+            nodes[at], nodes[at + 3], nodes[at + 4] = 0, 0, 0
+
+
+@kernel(_I64, _I64R)
+def repeated(counts: Array) -> Array:
+    """Each number from 0 on as often as `counts` says. NumPy's own does it with the interpreter's lock."""
+    out, used = np.empty(counts.sum(), np.int64), 0
+    for number in range(counts.size):
+        for _ in range(counts[number]):
+            out[used] = number
+            used += 1
+    return out
+
+
 @kernel(types.void, _U32R, _U32R, _U32R, _U32R, _U32)
 def mark_only_links(skips: Array, cids: Array, owners: Array, links: Array, only: Array) -> None:
     """For each node, 1 + the link of all filters in its subtree, or 0 if there are several."""
@@ -118,3 +163,34 @@ def mark_only_links(skips: Array, cids: Array, owners: Array, links: Array, only
             found = link if found == -1 or found == link else 0
             child = np.int64(skips[child])
         only[node] = found
+
+
+@kernel(types.int64, _U32, _U32R, _I64R, _U32R, _U32R, _U32)
+def fill_buckets(
+    rows: Array, classes: Array, reaches: Array, lows: Array, nodes: Array, buckets: Array
+) -> int:
+    """For each slot, some high bits of a rank, and class of range roots: the first that may hold the rank.
+
+    There are at most as many as range roots and classes together. `reaches` has the greatest length in each
+    class. The rows are told where their buckets begin, and how many low bits of a rank do not count.
+    """
+    used = 0
+    for row in range(0, rows.size, SLOT_WORDS):
+        first, last = np.int64(rows[row + S_CLASS]), np.int64(rows[row + S_CLASS_END])
+        if first == last:
+            continue
+        roots = np.int64(classes[(last - 1) * CLASS_WORDS + 1]) - np.int64(classes[first * CLASS_WORDS])
+        low = np.int64(rows[row + S_NAN])
+        span, shift = np.int64(rows[row + S_END]) - low, 0
+        while (span >> shift) * (last - first) > roots:
+            shift += 1
+        rows[row + S_BUCKETS], rows[row + S_SHIFT] = used, shift
+        count = (span >> shift) + 1
+        for c in range(first, last):
+            root, end = np.int64(classes[c * CLASS_WORDS]), np.int64(classes[c * CLASS_WORDS + 1])
+            for i in range(count):
+                while root < end and np.int64(lows[root]) + reaches[c] <= low + (i << shift):
+                    root += 1
+                buckets[used + i * (last - first) + c - first] = nodes[root]
+        used += count * (last - first)
+    return np.int64(used)

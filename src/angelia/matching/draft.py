@@ -28,7 +28,7 @@ from angelia.matching.layout import (
     TEXT,
 )
 
-__all__ = ["Bounds", "Draft", "SlotDraft"]
+__all__ = ["Bounds", "Draft", "SlotDraft", "Spans"]
 
 SLICE = 4096  # things forgotten between two pauses
 
@@ -43,27 +43,42 @@ class Bounds:
         self.index: dict[Any, int] = {}
 
 
+class Spans:
+    """Ranges and equalities of one kind as they come, equal ones too.
+
+    Of ranges these are the values at both ends (NaN or None: there is none), on which sides of these they
+    end, and where in `flat` each belongs; of equalities the values, and where they belong.
+    """
+
+    __slots__ = (
+        "highs", "lows", "note_high", "note_low", "note_place", "note_point", "note_point_place", "note_side",
+        "places", "point_places", "points", "sides",
+    )  # fmt: skip
+
+    def __init__(self, lows: Any, highs: Any, points: Any) -> None:
+        self.lows, self.highs, self.points = lows, highs, points
+        self.sides = array("B")
+        self.places, self.point_places = array("q"), array("q")
+        self.note_low, self.note_high = self.lows.append, self.highs.append
+        self.note_side, self.note_place = self.sides.append, self.places.append
+        self.note_point, self.note_point_place = self.points.append, self.point_places.append
+
+
 class SlotDraft:
     """An attribute while filters are read: its bounds, and the numbers of its literals by what they say."""
 
     __slots__ = (
-        "bools", "domains", "first", "has_points", "highs", "index", "last", "lows", "name", "note_high",
-        "note_low", "note_place", "note_side", "numbers", "orders_strings", "places", "points", "ranges",
-        "sides", "strings", "takes_ranges", "texts", "times",
+        "bools", "domains", "first", "has_points", "index", "last", "name", "number_spans", "numbers",
+        "orders_strings", "points", "ranges", "string_spans", "strings", "takes_ranges", "texts", "times",
     )  # fmt: skip
 
     def __init__(self, name: str, index: int, first: int, takes_ranges: bool) -> None:
         self.name, self.index, self.first, self.last = name, index, first, first + 1
-        self.points: dict[Any, int] = {}  # literals `= value`, but for booleans
+        self.points: dict[Any, int] = {}  # literals `= value`, of numbers and timestamps
         self.ranges: dict[tuple[Cut, Cut], int] = {}
-        # Ranges and equalities of numbers as they come, equal ones too: the values at both ends (NaN: none),
-        # on which sides of these they end, and where in `flat` each belongs.
         self.takes_ranges = takes_ranges
-        self.lows, self.highs = array("d"), array("d")
-        self.sides = array("B")
-        self.places = array("q")
-        self.note_low, self.note_high = self.lows.append, self.highs.append
-        self.note_side, self.note_place = self.sides.append, self.places.append
+        self.number_spans = Spans(array("d"), array("d"), array("d"))
+        self.string_spans = Spans([], [], [])
         self.domains: dict[tuple[Domain, bool], int] = {}  # all others
         self.texts: dict[tuple[str, str], int] = {}
         self.has_points = False
@@ -73,11 +88,8 @@ class SlotDraft:
         )
 
     def bounds_of(self, value: Any) -> Bounds:
-        """The bounds of the kind of a value."""
-        cls = type(value)
-        if cls is str:
-            return self.strings
-        return self.times if cls is datetime else self.bools if cls is bool else self.numbers
+        """The bounds of the kind of a number or timestamp."""
+        return self.times if type(value) is datetime else self.numbers
 
     def bounds_of_kind(self, kind: Kind) -> Bounds:
         """The bounds of a kind."""
@@ -111,8 +123,8 @@ class Draft:
         self.always: int | None = None
 
     def read(self, filters: Iterable[Filter]) -> None:
-        """Add filters. The commonest literals are noted here without a call, those of numbers as they are."""
-        slots, flat, ends, number = self.slots, self.flat, self.ends, Kind.NUMBER
+        """Add filters. The commonest literals, of numbers and strings, are noted here as they are."""
+        slots, flat, ends, number, string = self.slots, self.flat, self.ends, Kind.NUMBER, Kind.STRING
         note = flat.append
         for filter_ in filters:
             conjunctions = filter_.conjunctions
@@ -121,33 +133,33 @@ class Draft:
                     slot = slots.get(name) or self._slot(name)
                     some = condition.some
                     if some is not None:
-                        literal = None
-                        points = some.points
-                        if some.kind is number and slot.takes_ranges:
-                            if points is None:
-                                if not some.excluded:
-                                    low, high = some.low, some.high
-                                    slot.note_low(low[1] if len(low) > 1 else nan)
-                                    slot.note_high(high[1] if len(high) > 1 else nan)
-                                    slot.note_side((low[-1] & 1) + 2 * (high[-1] & 1))
-                                    slot.note_place(len(flat))
-                                    literal = 0  # which `build` knows later
-                            elif len(points) == 1:
-                                (value,) = points
-                                slot.note_low(value)  # type: ignore[arg-type] # it is a number
-                                slot.note_high(value)  # type: ignore[arg-type]
-                                slot.note_side(2)
-                                slot.note_place(len(flat))
-                                slot.has_points = True
-                                literal = 0
+                        spans, kind, points = None, some.kind, some.points
+                        if kind is string:
+                            if points is not None or not (
+                                some.excluded or some.suffix or some.contains or some.patterns
+                            ):
+                                spans, no_end = slot.string_spans, None
+                        elif kind is number and slot.takes_ranges and not some.excluded:
+                            spans, no_end = slot.number_spans, nan
+                        if spans is None:
+                            note(self._new(slot, some))
                         elif points is None:
-                            if not (some.excluded or some.suffix or some.contains or some.patterns):
-                                literal = slot.ranges.get((some.low, some.high))
+                            low, high = some.low, some.high
+                            spans.note_low(low[1] if len(low) > 1 else no_end)
+                            spans.note_high(high[1] if len(high) > 1 else no_end)
+                            spans.note_side((low[-1] & 1) + 2 * (high[-1] & 1))
+                            spans.note_place(len(flat))
+                            note(0)  # which `build` knows later
+                            if kind is string and (len(high) > 1 or low[1] != ""):
+                                slot.orders_strings = True
                         elif len(points) == 1:
                             (value,) = points
-                            if value is not True and value is not False:  # which equal 1 and 0
-                                literal = slot.points.get(value)
-                        note(self._new(slot, some) if literal is None else literal)
+                            spans.note_point(value)
+                            spans.note_point_place(len(flat))
+                            slot.has_points = True
+                            note(0)
+                        else:
+                            note(self._literal(slot, some, False))
                     if condition.none:
                         for domain in condition.none:
                             note(self._literal(slot, domain, True))
@@ -159,10 +171,12 @@ class Draft:
             self.conjunctions.append(len(conjunctions))
 
     def _new(self, slot: SlotDraft, some: Domain) -> int:
-        """The number of a literal that `read` did not find."""
+        """The number of a literal that `read` does not note as it is."""
         points, low, high = some.points, some.low, some.high
         if points is not None and len(points) == 1 and some.kind is not Kind.BOOLEAN:
             (value,) = points
+            if value in slot.points:
+                return slot.points[value]
             bounds = slot.bounds_of(value)
             bound = self._bound(bounds, value)
             slot.has_points = True
@@ -171,9 +185,10 @@ class Draft:
         is_plain = not (some.excluded or some.suffix or some.contains or some.patterns)
         if points is not None or not is_plain or (low == BELOW_ALL and high == ABOVE_ALL):
             return self._literal(slot, some, False)
+        if (low, high) in slot.ranges:
+            return slot.ranges[low, high]
         bounds = slot.bounds_of(low[1] if low[0] == 0 else high[1])
         a, b = self._cut(bounds, low), self._cut(bounds, high)
-        slot.orders_strings |= bounds is slot.strings and (high[0] == 0 or low[1] != "")
         literal = slot.ranges[low, high] = self._add(slot, RANGE, a, b, bounds.below)
         return literal
 
@@ -183,6 +198,11 @@ class Draft:
             kinds = (slot.bools, slot.numbers, slot.strings, slot.times)
             for table in (slot.points, slot.ranges, slot.domains, *(kind.index for kind in kinds)):
                 _empty(table, pause)
+            spans = slot.string_spans
+            for values in (spans.lows, spans.highs, spans.points):
+                while values:
+                    del values[-SLICE:]
+                    pause()
 
     def _read_types(self, types: Iterable[str], not_types: Iterable[str]) -> None:
         slot = self.slots.get("@type") or self._slot("@type")

@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import getitem, itemgetter
 from threading import Lock
 from types import NoneType
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +28,42 @@ from angelia.event import Scalar
 from angelia.matching import rank_kernels as kernels
 from angelia.matching.build import Tables
 from angelia.matching.layout import (
+    C_ALIVE,
+    C_CODED,
+    C_CODES,
+    C_ELEMENTS,
+    C_FLOATS,
+    C_IDS,
+    C_INTS,
+    C_IS_LARGE,
+    C_ITEMS,
+    C_JOINED,
+    C_LINKED,
+    C_NAMES,
+    C_OBJECTS,
+    C_OUT,
+    C_OWNERS,
+    C_ROOM,
+    C_STATE,
+    C_TOUCHED,
+    C_TYPES,
+    C_VALUES,
+    C_WORDS,
     CODED,
+    CONTEXT_WORDS,
     FLOAT,
     H_BOUND_COUNT,
     H_LINK_COUNT,
+    H_NODE_COUNT,
     H_SHARED,
     H_TEXT_COUNT,
     INTEGER,
     LISTED,
+    STATE_WORDS,
     TIMESTAMP,
 )
 from angelia.matching.ranking import microseconds
 from angelia.matching.slots import Slot
-from angelia.matching.walk_kernels import CONTEXT
 
 if TYPE_CHECKING:
     from angelia.types import TypeRegistry
@@ -48,10 +72,16 @@ __all__ = ["Encoder", "Plan", "StringTable", "Workspace"]
 
 MAX_LEARNT = 1 << 17
 MAX_PLANS = 512
+SLICE = 4096  # strings forgotten between two pauses
 
 _SEED = int.from_bytes(os.urandom(8), "little")
 _NONE = np.zeros(1, np.uint8)[:0]  # "no validity bitmap"
 NO_ELEMENTS = np.zeros(1, np.uint32)
+LARGE = 1 << 16  # nodes from which on a walk is worth that other threads run meanwhile
+ROOM = 256  # matches of one event that there is room for at first
+
+# What `ask` knows: the order is that of `layout`.
+_TYPES = np.array([*map(id, (dict, str, float, int, bool, NoneType, datetime, list, tuple, UTC))], np.int64)
 
 _CODES = {
     str: CODED,
@@ -66,16 +96,21 @@ _FORMATS = {CODED: "q", FLOAT: "d", INTEGER: "q", TIMESTAMP: "q", LISTED: "q"}
 
 
 class _Codes(dict[Any, int]):
-    """The codes of the strings and booleans of a slot; an unknown string is learnt when it is asked for."""
+    """The codes of the strings and booleans of a slot; an unknown string is learnt when it is asked for.
+
+    The encoder has these, and is let go of when its index is: not by the garbage collector, some time later.
+    """
 
     __slots__ = ("_encoder", "_slot")
 
     def __init__(self, encoder: Encoder, slot: Slot) -> None:
-        self._encoder, self._slot = encoder, slot
+        self._encoder, self._slot = ref(encoder), slot
         self[None] = 0  # which is missing
 
     def __missing__(self, value: Any) -> int:
-        return self._encoder.learn(self._slot, value)
+        encoder = self._encoder()
+        assert encoder is not None  # who looks up a code has the encoder
+        return encoder.learn(self._slot, value)
 
 
 class Plan:
@@ -126,7 +161,14 @@ class Encoder:
         self.slots = {slot.name: slot for slot in tables.slots}
         self.heads = frozenset(head for name in self.slots for head in _heads(name))
         self.codes = {name: _Codes(self, slot) for name, slot in self.slots.items()}
+        # For kernels: the number of a slot by its name, and the dictionary of its codes by number.
+        self.names = {name: slot.index for name, slot in self.slots.items()}
+        self.code_tables = np.zeros(len(self.slots) + 1, np.int64)
+        for name, codes in self.codes.items():
+            self.code_tables[self.slots[name].index] = id(codes)
         self.items = np.zeros(1024, np.uint32)  # texts: a count and numbers; at 0 none
+        self.items_at = np.array([self.items.ctypes.data])
+        self._outgrown: list[NDArray[np.uint32]] = []
         self.plans: dict[tuple[Any, ...], Plan] = {}
         self._used = 1
         self._learnt = 0
@@ -136,9 +178,22 @@ class Encoder:
         self._watched = registry if any(slot.texts.has_types for slot in tables.slots) else None
         self._version = registry.version if registry is not None else 0
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether what it knows changes with the event types."""
+        return self._watched is not None
+
     def is_outdated(self) -> bool:
         """Whether it is time for a new encoder."""
         return self.is_full or (self._watched is not None and self._watched.version != self._version)
+
+    def dissolve(self, pause: Callable[[], None]) -> None:
+        """Let go of what was learnt, in slices. The encoder is of no use any more."""
+        for codes in self.codes.values():
+            while codes:
+                for _ in range(min(SLICE, len(codes))):
+                    codes.popitem()
+                pause()
 
     # ---------------------------------------------------------------- single values
 
@@ -166,10 +221,13 @@ class Encoder:
             return 0
         place, end = self._used, self._used + 1 + len(texts)
         if end > len(self.items):
-            # Codes that are in use keep their meaning: the longer array begins with the shorter one.
+            # Codes that are in use keep their meaning: the longer array begins with the shorter one, which
+            # is kept: another thread may be reading it.
             longer = np.zeros(2 * end, np.uint32)
             longer[: self._used] = self.items[: self._used]
+            self._outgrown.append(self.items)
             self.items = longer
+            self.items_at[0] = longer.ctypes.data
         self.items[place] = len(texts)
         self.items[place + 1 : end] = texts
         self._used = end
@@ -316,54 +374,68 @@ class StringTable:
 class Workspace:
     """The arrays that kernels write, for one thread at a time."""
 
-    __slots__ = ("_arrays", "buffer", "context", "encoder", "items", "out", "row_of", "stamp", "strings")
+    __slots__ = ("_arrays", "buffer", "context", "encoder", "out", "row_of", "strings")
 
-    def __init__(self, tables: Tables, encoder: Encoder, **arrays: NDArray[Any]) -> None:
-        """For an index; `arrays` are the ones of its snapshot that match_one reads: ids, alive, linked."""
+    def __init__(
+        self,
+        encoder: Encoder,
+        ids: NDArray[np.int64],
+        objects: NDArray[Any] | None,
+        alive: NDArray[np.uint8],
+        linked: NDArray[np.uint8],
+        room: int = ROOM,
+    ) -> None:
+        """For a snapshot with these arrays; `objects` are its ids if they are no integers."""
+        tables = encoder.tables
         words, slots = tables.words, len(tables.slots)
         self.encoder = encoder
         self.strings: dict[str, StringTable] = {}
         # For one event: its values as they are packed, then as ranks and texts.
         self.buffer = bytearray(8 * (slots + 1))
-        self.stamp = 0
-        self.context = np.zeros(len(CONTEXT), np.int64)
-        self._arrays: dict[str, NDArray[Any]] = {}
-        self.items = encoder.items
+        self.context = np.zeros(CONTEXT_WORDS, np.int64)
+        self._arrays: dict[int, NDArray[Any]] = {}
         joined = 1 + max(int(words[H_SHARED]), int(words[H_LINK_COUNT]))
-        self.use(
-            words=words,
-            ints=tables.ints,
-            floats=tables.floats,
-            coded=np.frombuffer(self.buffer, np.int64),
-            values=np.zeros(2 * slots + 1, np.uint32),
-            items=self.items,
-            elements=NO_ELEMENTS,
-            joined=np.zeros(joined, np.uint64),
-            state=np.zeros(1, np.int64),
-            **arrays,
-        )
-        self.reserve(256)
+        arrays: dict[int, NDArray[Any]] = {
+            C_WORDS: words,
+            C_INTS: tables.ints,
+            C_FLOATS: tables.floats,
+            C_IDS: ids,
+            C_ALIVE: alive,
+            C_LINKED: linked,
+            C_ITEMS: encoder.items_at,
+            C_ELEMENTS: NO_ELEMENTS,
+            C_CODED: np.frombuffer(self.buffer, np.int64),
+            C_VALUES: np.zeros(2 * slots + 1, np.uint32),
+            C_TOUCHED: np.zeros(slots + 1, np.uint32),
+            C_JOINED: np.zeros(joined, np.uint64),
+            C_STATE: np.zeros(STATE_WORDS, np.int64),
+            C_CODES: encoder.code_tables,
+            C_TYPES: _TYPES,
+        }
+        for place, used in arrays.items():
+            self._use(place, used)
+        if objects is not None:
+            self._use(C_OBJECTS, objects)
+        self.context[C_NAMES] = id(encoder.names)
+        self.context[C_IS_LARGE] = words[H_NODE_COUNT] > LARGE
+        self.reserve(room)
         # For batches: which row of bits belongs to a bound or text.
         self.row_of = np.zeros(int(words[H_BOUND_COUNT]) + int(words[H_TEXT_COUNT]), np.uint32)
 
-    def use(self, **arrays: NDArray[Any]) -> None:
-        """Have match_one work with these arrays from now on."""
-        self._arrays.update(arrays)  # which keeps them alive
-        for name, used in arrays.items():
-            self.context[CONTEXT.index(name)] = used.ctypes.data
+    def _use(self, place: int, used: NDArray[Any]) -> None:
+        self._arrays[place] = used  # which keeps it alive
+        self.context[place] = used.ctypes.data
 
     def reserve(self, count: int) -> None:
         """Make room for what one event matches."""
         self.out = np.empty(count, np.int64)
-        self.use(owners=np.empty(count, np.uint32), out=self.out)
-        self.context[CONTEXT.index("room")] = count
+        self._use(C_OUT, self.out)
+        self._use(C_OWNERS, np.empty(count, np.uint32))
+        self.context[C_ROOM] = count
 
-    def refresh(self, elements: NDArray[np.uint32] | None = None) -> None:
-        """Use the encoder's items, which may have moved, and the elements of an event's lists."""
-        self.items = self.encoder.items
-        self.use(items=self.items)
-        if elements is not None:
-            self.use(elements=elements)
+    def use_elements(self, elements: NDArray[np.uint32]) -> None:
+        """Have match_one work with the elements of an event's lists."""
+        self._use(C_ELEMENTS, elements)
 
     def string_table(self, slot: Slot) -> StringTable:
         """The table of the strings of a slot."""

@@ -376,10 +376,14 @@ class _Access:
 
     def crowd(self, domain: Domain) -> int:
         """How many entries lie where one with this domain would, if that is under values."""
-        if domain.points is None or len(domain.points) > MAX_KEYS:
+        points = domain.points
+        if points is None or len(points) > MAX_KEYS:
             return 0
         keys = self._bools if domain.kind is Kind.BOOLEAN else self._points
-        return sum(len(keys.get(point, ())) for point in domain.points)
+        if len(points) == 1:  # as most have
+            (point,) = points
+            return len(keys.get(point, ()))
+        return sum(len(keys.get(point, ())) for point in points)
 
     def places(self, domain: Domain, access: int) -> list[_Place]:
         """The places that an entry with this domain goes into."""

@@ -27,6 +27,7 @@ __all__ = [
     "kernel",
     "pointer",
     "read_only",
+    "stamp",
     "to_float",
 ]
 
@@ -45,7 +46,8 @@ def read_only(element: Any) -> Any:
 
 def _fingerprint() -> str:
     """A hash of all sources that go into kernels."""
-    sources = [*Path(__file__).parent.glob("*_kernels.py"), Path(__file__), Path(layout.__file__)]
+    here = Path(__file__)
+    sources = [*here.parent.glob("*_kernels.py"), here, here.with_name("capi.py"), Path(layout.__file__)]
     return sha256(b"".join(source.read_bytes() for source in sorted(sources))).hexdigest()
 
 
@@ -53,22 +55,27 @@ _FINGERPRINT = _fingerprint()
 
 
 def kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:
-    """Compile with one signature at once, without the GIL while it runs, cached on disk.
-
-    Numba takes a cached kernel for current as long as the file that it is in has not changed. Ours are
-    made of several files, so the hash of all is added to what numba compares.
-    """
+    """Compile with one signature at once, without the GIL while it runs, cached on disk."""
 
     def compile_(function: Function) -> Function:
         dispatcher = njit(nogil=True)(function)
-        dispatcher.enable_caching()
-        stored = dispatcher._cache._cache_file
-        stored._source_stamp = (stored._source_stamp, _FINGERPRINT)
+        stamp(dispatcher)
         dispatcher.compile(result(*arguments))
         dispatcher.disable_compile()
         return dispatcher  # type: ignore[no-any-return]
 
     return compile_
+
+
+def stamp(compiled: Any) -> None:
+    """Have numba cache a kernel, and take the cached one only if it is made of the same sources.
+
+    Numba takes it for current as long as the file that it is in has not changed. Ours are made of several
+    files, so the hash of all is added to what numba compares.
+    """
+    compiled.enable_caching()
+    stored = compiled._cache._cache_file
+    stored._source_stamp = (stored._source_stamp, _FINGERPRINT)
 
 
 def inlined(function: Function) -> Function:
@@ -116,13 +123,14 @@ def pointer(_: Any, data: Any) -> Any:
     return types.CPointer(data.dtype)(data), code
 
 
-def at_address(element: Any) -> Any:
-    """A function that makes a pointer to `element`s of an address, given as an integer."""
+def at_address(element: Any, beyond: int = 0) -> Any:
+    """A function that makes a pointer to `element`s, some bytes beyond an address given as an integer."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def point(_: Any, address: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+            place = builder.add(arguments[0], ir.Constant(ir.IntType(64), beyond))
+            return builder.inttoptr(place, context.get_value_type(signature.return_type))
 
         return types.CPointer(element)(types.int64), code
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from angelia.errors import MatcherError, UnknownFilterError
+from angelia.errors import EventError, MatcherError, UnknownFilterError
 from angelia.event import Event
 from angelia.filter import Explanation, Filter
 from angelia.matching.fallback import PureIndex
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Matcher", "Stats"]
 
 WORTH_EVENTS = 64  # filters from which on micro-batches are worth the compiled engine
-FEW_EVENTS = 8  # up to which a micro-batch is matched one by one
+FEW_EVENTS = 8  # below which a micro-batch is matched one by one ...
+FEW_FOR_SMALL, SMALL = 32, 1 << 14  # ... or below that, where one snapshot of no more filters has them all
 
 Engine = Literal["auto", "pure", "compiled"]
 Answer = TypeVar("Answer")
@@ -104,6 +105,9 @@ class Matcher:
 
         An event may also be given as a flat dictionary of attributes, the context as `@type`, ….
         """
+        only = self._store.view.only
+        if only is not None and type(event) is dict and (found := only.ask(event)) is not None:
+            return found
         return self._answer(self._match, event)
 
     def _answer(
@@ -179,7 +183,7 @@ class Matcher:
         `columns` is a mapping of lists, and the result is an array and a list.
         """
         if not self._is_compiled(FRESH):  # a batch is worth it, however few the filters
-            return self._one_by_one(rows_of(columns), self._match)
+            return self._one_by_one(rows_of(columns), self.match)
         from angelia.matching import batches
         from angelia.matching.columns import batch_size
 
@@ -189,7 +193,7 @@ class Matcher:
     def route_batch(self, columns: Any) -> tuple[Any, Any]:
         """The links that each row of a batch goes to, each once, in the form of `match_batch`."""
         if not self._is_compiled(FRESH):
-            return self._one_by_one(rows_of(columns), self._match_links)
+            return self._one_by_one(rows_of(columns), self.match_links)
         from angelia.matching import batches
         from angelia.matching.columns import batch_size
 
@@ -204,7 +208,7 @@ class Matcher:
         """
         found = self._ask_events(events, False)
         if found is None:
-            return self._one_by_one(events, self._match)
+            return self._one_by_one(events, self.match)
         from angelia.matching import batches
 
         return batches.spliced(found, len(events), self._store.odd_ids == 0)
@@ -213,7 +217,7 @@ class Matcher:
         """The links that each of several events goes to, each once, in the form of `match_batch`."""
         found = self._ask_events(events, True)
         if found is None:
-            return self._one_by_one(events, self._match_links)
+            return self._one_by_one(events, self.match_links)
         from angelia.matching import batches
 
         return batches.without_repeats(*batches.spliced(found, len(events), False), len(found))
@@ -222,7 +226,9 @@ class Matcher:
         self, events: Sequence[Event | Mapping[str, Any]], by_link: bool
     ) -> list[tuple[Any, Any]] | None:
         """What the parts of the index say of some events; None if they are better asked one by one."""
-        if len(events) < FEW_EVENTS or not self._is_compiled(FRESH - WORTH_EVENTS):
+        only = self._store.view.only
+        few = FEW_EVENTS if only is None or len(only.ids) > SMALL else FEW_FOR_SMALL
+        if len(events) < few or not self._is_compiled(FRESH - WORTH_EVENTS):
             return None
         values: Sequence[Any] = [values_of(event, self._store.context) for event in events]
         if set(map(type, values)) != {dict}:
@@ -246,13 +252,22 @@ class Matcher:
             except Retired:
                 continue
 
-    def _one_by_one(self, rows: Iterable[Event | Mapping[str, Any]], match: Any) -> tuple[Any, Any]:
-        offsets, found = csr(self._answer(match, values) for values in rows)
+    def _one_by_one(
+        self,
+        rows: Iterable[Event | Mapping[str, Any]],
+        match: Callable[[Event | Mapping[str, Any]], list[Any]],
+    ) -> tuple[Any, Any]:
+        try:
+            offsets, found = csr(map(match, rows))
+        except EventError:
+            if isinstance(rows, Sequence):
+                checked_all(rows)  # which says which one it is
+            raise
         try:
             from angelia.matching import batches
         except ImportError:
             return offsets, found
-        return batches.as_arrays(offsets, found, self._store.odd_ids == 0 and match == self._match)
+        return batches.as_arrays(offsets, found, self._store.odd_ids == 0 and match == self.match)
 
     # ---------------------------------------------------------------- all filters
 

@@ -17,10 +17,14 @@ from angelia.matching.layout import (
     EXACT_FLOAT,
     EXACT_INT,
     FLOAT,
+    H_CELLS,
     H_FLAGS,
     H_SLOTS,
     INTEGER,
     MISSING,
+    S_CELL_COUNT,
+    S_CELL_SCALE,
+    S_CELLS,
     S_FLOATS,
     S_INT_COUNT,
     S_INTS,
@@ -40,6 +44,7 @@ __all__ = [
     "pack_lists",
     "rank_floats",
     "rank_integers",
+    "rank_of_coded",
     "rank_of_float",
     "rank_of_integer",
     "rank_of_timestamp",
@@ -63,33 +68,45 @@ _MIX = 0x9E3779B97F4A7C15
 
 
 @inlined
+def _has_flag(words: Array, bound: int, flag: int) -> bool:
+    """Whether a bound of numbers has a flag."""
+    flags = np.int64(words[np.int64(words[H_FLAGS]) + (bound >> 4)])
+    return bool(flags >> (2 * (bound & 15)) & flag)
+
+
+@inlined
+def _places_up_to(bounds: Array, start: int, count: int, value: Any) -> int:
+    """The end of the sorted `bounds`, `count` from `start` on, that are at most `value`."""
+    low = start
+    while count > 0:  # written so that it compiles to no branch: which way it goes is chance
+        half = count >> 1
+        above = bounds[low + half] <= value
+        low = low + half + 1 if above else low
+        count = count - half - 1 if above else half
+    return low
+
+
+@inlined
 def rank_of_float(words: Array, floats: Array, row: int, value: float) -> int:
     """The rank of a float."""
     if value != value:
         return np.int64(words[row + S_NAN])
     start = np.int64(words[row + S_FLOATS])
-    low, count = start, np.int64(words[row + S_NUMBER_COUNT])
-    while count > 0:  # written so that it compiles to no branch: which way it goes is chance
-        half = count >> 1
-        above = floats[low + half] <= value
-        low = low + half + 1 if above else low
-        count = count - half - 1 if above else half
+    if words[row + S_NUMBER_COUNT] == 0:
+        return np.int64(words[row + S_NUMBER])
+    # The cell is found as it was for the bounds; what lies before them, or behind, counts to the nearest.
+    cells, last = np.int64(words[H_CELLS]) + np.int64(words[row + S_CELLS]), words[row + S_CELL_COUNT] - 1
+    position = (value - floats[start]) * floats[words[row + S_CELL_SCALE]]
+    if position >= last:
+        cells += np.int64(last)
+    elif position >= 1:
+        cells += np.int64(position)
+    low, end = start + np.int64(words[cells]), start + np.int64(words[cells + 1])
+    low = _places_up_to(floats, low, end - low, value)
     zone = np.int64(words[row + S_NUMBER])
-    if low > start and floats[low - 1] == value and words[words[H_FLAGS] + low - 1] & EXACT_FLOAT:
+    if low > start and floats[low - 1] == value and _has_flag(words, low - 1, EXACT_FLOAT):
         return zone + 2 * (low - start) - 1
     return zone + 2 * (low - start)
-
-
-@inlined
-def _places_up_to(ints: Array, start: int, count: int, value: int) -> int:
-    """The end of the sorted `ints`, `count` from `start` on, that are at most `value`."""
-    low = start
-    while count > 0:
-        half = count >> 1
-        above = ints[low + half] <= value
-        low = low + half + 1 if above else low
-        count = count - half - 1 if above else half
-    return low
 
 
 @inlined
@@ -98,8 +115,8 @@ def rank_of_integer(words: Array, ints: Array, row: int, value: int) -> int:
     start = np.int64(words[row + S_INTS])
     low = _places_up_to(ints, start, np.int64(words[row + S_INT_COUNT]), value)
     zone = np.int64(words[row + S_NUMBER])
-    flag = np.int64(words[H_FLAGS]) + np.int64(words[row + S_FLOATS]) + low - start - 1
-    if low > start and ints[low - 1] == value and words[flag] & EXACT_INT:
+    bound = np.int64(words[row + S_FLOATS]) + low - start - 1
+    if low > start and ints[low - 1] == value and _has_flag(words, bound, EXACT_INT):
         return zone + 2 * (low - start) - 1
     return zone + 2 * (low - start)
 

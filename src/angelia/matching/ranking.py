@@ -7,6 +7,7 @@ This is plain Python where bounds are Python objects, and holds the GIL: it work
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import islice
@@ -15,14 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from angelia.matching.draft import Bounds, Draft, SlotDraft
-from angelia.matching.layout import EXACT_FLOAT, EXACT_INT, SLOT_WORDS
+from angelia.matching.draft import Bounds, Draft, SlotDraft, Spans
+from angelia.matching.layout import (
+    EXACT_FLOAT,
+    EXACT_INT,
+    S_CELL_COUNT,
+    S_CELL_SCALE,
+    S_CELLS,
+    S_END,
+    SLOT_WORDS,
+)
 from angelia.matching.slots import Slot, TextIndex
 
 __all__ = ["Ranking", "Words", "are_exact", "ends_of", "gathered", "microseconds", "points_of"]
 
 Words = NDArray[np.uint32]
-Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
+Ends = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 SLICE = 4096  # values gathered between two pauses
 SORT_SLICE = 2048  # strings sorted between two pauses
@@ -50,6 +59,17 @@ def gathered(values: Iterable[Any], count: int, kind: Any, pause: Callable[[], N
     return out
 
 
+@dataclass(frozen=True, slots=True)
+class RankedSpans:
+    """Ranges and equalities of a kind in a slot: between which ranks they lie, and where they belong."""
+
+    slot: int
+    below: int  # the number of the bound below all of the kind
+    places: NDArray[np.int64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+
 class Ranking:
     """Ranks for all bounds of a draft, and the tables by which a value finds its own."""
 
@@ -60,8 +80,10 @@ class Ranking:
         self.floats: list[NDArray[np.float64]] = []
         self.ints: list[NDArray[np.int64]] = []
         self.flags: list[Words] = []
+        self.cells: list[Words] = []
+        self._scales: list[float] = []
         self.slots: list[Slot] = []
-        self.ranges: list[tuple[SlotDraft, NDArray[np.int64], NDArray[np.int64]]] = []
+        self.ranges: list[RankedSpans] = []
         self._float_count = self._int_count = 0
         self._next = 2
         self._pause = pause
@@ -70,6 +92,13 @@ class Ranking:
             self.slots.append(self._rank_slot(slot))
             pause()
         self.slots.sort(key=lambda slot: slot.index)
+
+    def packed_flags(self) -> Words:
+        """The flags of all bounds of numbers, sixteen in a word."""
+        flags = np.concatenate([*self.flags, np.zeros(16 - self._float_count % 16, np.uint32)])
+        shifted = flags.reshape(-1, 16) << np.arange(0, 32, 2, dtype=np.uint32)
+        packed: Words = np.bitwise_or.reduce(shifted, axis=1)
+        return packed
 
     @property
     def end(self) -> int:
@@ -83,8 +112,8 @@ class Ranking:
         false = self._zone(draft.bools, self._numbers(draft.bools)) + 1
         self._rank_numbers(row, draft)
         self._rank_timestamps(row, draft.times)
-        strings, string_zone = self._rank_strings(draft.strings)
-        self.ranks[draft.last] = self._next
+        strings, string_zone = self._rank_strings(draft)
+        self.ranks[draft.last] = row[S_END] = self._next
         self.sizes[draft.first] = self._next - first
         texts = TextIndex([(op, text, number) for (op, text), number in draft.texts.items()])
         return Slot(
@@ -121,7 +150,7 @@ class Ranking:
 
     def _rank_numbers(self, row: Words, draft: SlotDraft) -> None:
         bounds = draft.numbers
-        if not bounds.index and not draft.places:
+        if not bounds.index and not (draft.number_spans.places or draft.number_spans.points):
             row[1:6] = self._zone(bounds, _NONE), 0, 0, self._float_count, self._int_count
             return
         given, ends = points_of(draft, self._pause), ends_of(draft)
@@ -132,7 +161,8 @@ class Ranking:
             ints, whole = _ceilings(floats)
             zone = self._zone(bounds, self._numbers(bounds), np.searchsorted(floats, given), len(floats))
             self._pause()
-            self._rank_ranges(draft, ends, floats, zone)
+            places = [np.where(np.isnan(end), -1, np.searchsorted(floats, end)) for end in ends]
+            self._rank_spans(draft.index, bounds, draft.number_spans, zone, len(floats), *places)
         else:
             values = list(bounds.index)
             order, floats, exact = _exact_order(values)
@@ -140,21 +170,55 @@ class Ranking:
             zone = self._zone(bounds, self._numbers(bounds)[order])
         row[1:6] = zone, len(floats), len(ints), self._float_count, self._int_count
         self._keep(ints)
+        self._put_cells(row, floats)
         self.floats.append(floats)
         self.flags.append((exact * EXACT_FLOAT + whole * EXACT_INT).astype(np.uint32))
         self._float_count += len(floats)
 
-    def _rank_ranges(self, draft: SlotDraft, ends: Ends, floats: NDArray[np.float64], zone: int) -> None:
-        """The ranks between which the ranges of numbers lie."""
-        if draft.places:
-            sides = np.frombuffer(draft.sides, np.uint8)
-            low, high = (
-                np.where(np.isnan(end), beyond, zone + 1 + 2 * np.searchsorted(floats, end) + side)
-                for end, side, beyond in zip(
-                    ends, (sides & 1, sides >> 1), (zone, zone + 2 * len(floats) + 1), strict=True
-                )
-            )
-            self.ranges.append((draft, low, high))
+    def _put_cells(self, row: Words, floats: NDArray[np.float64]) -> None:
+        """Lay a grid over the bounds of numbers: a value has few to search then. Kernels do the same sum."""
+        if not len(floats):  # all that is asked is whether it is a number
+            return
+        count, span = max(1, len(floats) // 2), float(floats[-1]) - float(floats[0])
+        scale = count / span if span > 0 and np.isfinite(span) else 0.0
+        if not np.isfinite(scale) or scale == 0.0:
+            count, scale = 1, 0.0
+        cells = np.zeros(len(floats), np.int64)
+        if count > 1:
+            cells = np.minimum(((floats - floats[0]) * scale).astype(np.int64), count - 1)
+        row[S_CELLS], row[S_CELL_COUNT] = sum(map(len, self.cells)), count
+        row[S_CELL_SCALE] = len(self._scales)  # among the scales, which lie behind all bounds
+        self.cells.append(np.searchsorted(cells, np.arange(count + 1)).astype(np.uint32))
+        self._scales.append(scale)
+
+    def all_floats(self) -> NDArray[np.float64]:
+        """The bounds of numbers of all slots, and then the scales of their cells."""
+        self.rows[:, S_CELL_SCALE] += np.uint32(self._float_count)
+        return np.concatenate([*self.floats, np.array([*self._scales, 0.0])])
+
+    def _rank_spans(
+        self,
+        slot: int,
+        bounds: Bounds,
+        spans: Spans,
+        zone: int,
+        count: int,
+        lows: NDArray[np.int64],
+        highs: NDArray[np.int64],
+        points: NDArray[np.int64],
+    ) -> None:
+        """The ranks between which ranges and equalities lie, given the places of their ends among the bounds.
+
+        The place of an end that there is none of is -1.
+        """
+        if spans.places:
+            sides, places = np.frombuffer(spans.sides, np.uint8), np.frombuffer(spans.places, np.int64)
+            low = np.where(lows < 0, zone, zone + 1 + 2 * lows + (sides & 1))
+            high = np.where(highs < 0, zone + 2 * count + 1, zone + 1 + 2 * highs + (sides >> 1))
+            self.ranges.append(RankedSpans(slot, bounds.below, places, low, high))
+        if spans.point_places:
+            low, places = zone + 1 + 2 * points, np.frombuffer(spans.point_places, np.int64)
+            self.ranges.append(RankedSpans(slot, bounds.below, places, low, low + 1))
 
     def _rank_timestamps(self, row: Words, bounds: Bounds) -> None:
         if not bounds.index:
@@ -170,12 +234,28 @@ class Ranking:
         self.ints.append(ints)
         self._int_count += len(ints)
 
-    def _rank_strings(self, bounds: Bounds) -> tuple[list[str], int]:
-        if not bounds.index:
+    def _rank_strings(self, draft: SlotDraft) -> tuple[list[str], int]:
+        bounds, spans = draft.strings, draft.string_spans
+        distinct: dict[Any, int] = dict.fromkeys(bounds.index, 0)
+        for values in (spans.points, spans.lows, spans.highs):
+            for start in range(0, len(values), SLICE):
+                distinct.update(dict.fromkeys(values[start : start + SLICE], 0))
+                self._pause()
+        distinct.pop(None, None)
+        if not distinct and not spans.places:
             return [], self._zone(bounds, _NONE)
-        ordered = _sorted_in_slices(list(bounds.index), self._pause)
-        numbers = gathered(map(bounds.index.__getitem__, ordered), len(ordered), np.int64, self._pause)
-        return ordered, self._zone(bounds, numbers)
+        ordered = _sorted_in_slices(list(distinct), self._pause)
+        for start in range(0, len(ordered), SLICE):
+            distinct.update(zip(ordered[start : start + SLICE], range(start, len(ordered)), strict=False))
+            self._pause()
+        distinct[None] = -1
+        given, *places = (
+            gathered(map(distinct.__getitem__, values), len(values), np.int64, self._pause)
+            for values in (bounds.index, spans.lows, spans.highs, spans.points)
+        )
+        zone = self._zone(bounds, self._numbers(bounds), given, len(ordered))
+        self._rank_spans(draft.index, bounds, spans, zone, len(ordered), *places)
+        return ordered, zone
 
     def _numbers(self, bounds: Bounds) -> NDArray[np.int64]:
         """The numbers of bounds as they came."""
@@ -185,8 +265,10 @@ class Ranking:
 
 
 def ends_of(slot: SlotDraft) -> Ends:
-    """The values at which the ranges of numbers of a slot begin, and those at which they end."""
-    return np.frombuffer(slot.lows, np.float64), np.frombuffer(slot.highs, np.float64)
+    """The values at which the ranges of numbers of a slot begin, at which they end, and of equalities."""
+    spans = slot.number_spans
+    low, high, points = (np.frombuffer(each, np.float64) for each in (spans.lows, spans.highs, spans.points))
+    return low, high, points
 
 
 def points_of(slot: SlotDraft, pause: Callable[[], None]) -> NDArray[np.float64]:

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from angelia.filter import Filter
+from angelia.matching.ask_kernels import ask
 from angelia.matching.block_kernels import match_blocks
 from angelia.matching.build import Tables, build
 from angelia.matching.columns import RankedBatch, batch_size, rank_batch, split
-from angelia.matching.encode import Encoder, Workspace
+from angelia.matching.encode import ROOM, Encoder, Workspace
 from angelia.matching.events import rank_events
 from angelia.matching.layout import BLOCK, H_NODE_COUNT
 from angelia.matching.ranking import gathered
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Csr", "Snapshot"]
 
 Csr = tuple[NDArray[np.int64], NDArray[Any]]
+Asker = Callable[[Mapping[str, Any]], list[Any] | None]
 
 NO_LIMIT = -1
 MAX_EVENTS = 4096  # events of a list that are encoded at once
@@ -112,6 +114,8 @@ class Snapshot:
             self._outputs = gathered(self.ids, len(self.ids), np.int64, pause)
         self._encoder = Encoder(self.tables, self.registry)
         self._workspaces: list[Workspace] = []
+        self._asked: Workspace | None = None
+        self.ask: Asker = _no_answer
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("build_seconds", "ids", "links", "tables")
@@ -173,15 +177,19 @@ class Snapshot:
         return True
 
     def dissolve(self, pause: Callable[[], None]) -> None:
-        """Let go of the ids, in slices. The snapshot is of no use any more."""
+        """Let go of the ids and of what was learnt, in slices. The snapshot is of no use any more."""
         for start in range(0, len(self.ids), SLICE):
             self.ids[start : start + SLICE] = None
             pause()
+        self._encoder.dissolve(pause)
 
     # ---------------------------------------------------------------- one event
 
     def match(self, values: Mapping[str, Any]) -> list[Any]:
         """The ids that flat values (see `values`) match."""
+        asked = self.ask(values)
+        if asked is not None:
+            return asked
         workspace = self._workspace()
         try:
             count, listed = self._run(workspace, values, NO_LIMIT, False)
@@ -189,7 +197,25 @@ class Snapshot:
             ids: list[Any] = found.tolist() if self.all_ints else self.ids[found].tolist()
         finally:
             self._workspaces.append(workspace)
+        if (
+            self._asked is None
+            or self._asked.encoder is not workspace.encoder
+            or count > len(self._asked.out)
+        ):
+            self._let_ask(workspace.encoder, count)
         return list(dict.fromkeys(ids)) if listed else ids
+
+    def _let_ask(self, encoder: Encoder, count: int) -> None:
+        """Have `ask` answer from now on, with what an encoder knows and room for some matches.
+
+        It answers for most events; who calls it holds this snapshot, and goes the longer way if it says None.
+        """
+        self._asked = asked = self._new_workspace(encoder, max(ROOM, 2 * count))
+        answer = ask((asked.context.ctypes.data, asked, None))
+        if encoder.is_watching:
+            self.ask = lambda values: None if encoder.is_outdated() else answer(values)
+        else:
+            self.ask = answer
 
     def match_any(self, values: Mapping[str, Any]) -> bool:
         """Whether they match some filter."""
@@ -223,7 +249,11 @@ class Snapshot:
             else:
                 if workspace.encoder is encoder:
                     return workspace
-        return Workspace(self.tables, encoder, ids=self._outputs, alive=self.alive, linked=self.linked)
+        return self._new_workspace(encoder)
+
+    def _new_workspace(self, encoder: Encoder, room: int = ROOM) -> Workspace:
+        objects = None if self.all_ints else self.ids
+        return Workspace(encoder, self._outputs, objects, self.alive, self.linked, room)
 
     def _run(
         self, workspace: Workspace, values: Mapping[str, Any], limit: int, by_link: bool
@@ -238,13 +268,10 @@ class Snapshot:
             plan.pack(
                 workspace.buffer, 0, *map(getitem, plan.codes, plan.coded(values)), *plan.numbers(values)
             )
-            if workspace.items is not encoder.items:
-                workspace.refresh()
         else:
-            workspace.refresh(encoder.pack_slowly(plan, values, workspace.buffer))
+            workspace.use_elements(encoder.pack_slowly(plan, values, workspace.buffer))
         while True:
-            workspace.stamp += 1  # marks of earlier events are other numbers
-            count: int = match_one(workspace.context, plan.table, workspace.stamp, limit, by_link)
+            count: int = match_one(workspace.context, plan.table, limit, by_link)
             if count <= len(workspace.out):
                 return count, bool(plan.slots)
             workspace.reserve(2 * count)
@@ -294,6 +321,11 @@ class Snapshot:
             flags, rows, workspace.encoder.items, elements, workspace.row_of, by_link,
         )  # fmt: skip
         return offsets, found
+
+
+def _no_answer(_: Mapping[str, Any]) -> list[Any] | None:
+    """What is asked first learns nothing: the first event goes the longer way."""
+    return None
 
 
 def _pitch(rows: int) -> int:

@@ -136,6 +136,14 @@ class View:
 
     snapshots: tuple[Snapshot, ...]
     fresh: tuple[Fresh, ...]
+    only: Snapshot | None = None  # the snapshot that all filters are in, if there is one
+
+    @staticmethod
+    def of(snapshots: Iterable[Snapshot], fresh: tuple[Fresh, ...]) -> View:
+        """The view of some parts as they are; a fresh filter makes another one."""
+        ordered = tuple(sorted(snapshots, key=len, reverse=True))
+        is_one = len(ordered) == 1 and not any(each.members for each in fresh)
+        return View(ordered, fresh, ordered[0] if is_one else None)
 
     @property
     def is_settled(self) -> bool:
@@ -223,6 +231,8 @@ class Store:
             self.odd_ids += _is_odd(id_)
             self._note_context(filter_)
             self.members.put(id_, filter_, link)
+            if self.view.only is not None:
+                self.view = View(self.view.snapshots, self.view.fresh)
             self._fresh.add(id_, filter_, link)
         self.tidy()
         if len(self._fresh) > 2 * BACKLOG and self.worker is not None:
@@ -240,7 +250,7 @@ class Store:
             self.odd_ids += 0 if snapshot.all_ints else sum(map(_is_odd, ids))
             asked = (slot.name for slot in snapshot.tables.slots if slot.name[0] == "@")
             self.context = tuple(dict.fromkeys((*self.context, *asked)))
-            self.view = View(_by_size((*self.view.snapshots, snapshot)), self.view.fresh)
+            self.view = View.of((*self.view.snapshots, snapshot), self.view.fresh)
         self.tidy()
 
     def check_new(self, ids: Sequence[Hashable], filters: Sequence[object]) -> None:
@@ -337,7 +347,7 @@ class Store:
                         built.remove(id_)
                     kept = [each for each in self.view.snapshots if each not in merged]
                     fresh = tuple(each for each in self.view.fresh if each is not frozen)
-                    self.view = View(_by_size((*kept, built)), fresh)
+                    self.view = View.of((*kept, built), fresh)
             if frozen is not None:
                 frozen.retire(self._give_way)
             del sources
@@ -356,7 +366,7 @@ class Store:
                 frozen = None
             if frozen is not None:
                 self._fresh = Fresh(self._registry)
-                self.view = View(view.snapshots, (*view.fresh, self._fresh))
+                self.view = View.of(view.snapshots, (*view.fresh, self._fresh))
         return frozen, merged
 
     @contextmanager
@@ -448,7 +458,3 @@ def _due(snapshots: Iterable[Snapshot], fresh: int) -> list[Snapshot]:
             due.append(snapshot)
             size += len(snapshot)
     return due
-
-
-def _by_size(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
-    return tuple(sorted(snapshots, key=len, reverse=True))

@@ -65,7 +65,7 @@ def is_plain(values: Mapping[str, Any]) -> bool:
     return True
 
 
-def checked_all(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def checked_all(events: Sequence[Event | Mapping[str, Any]]) -> Sequence[Event | Mapping[str, Any]]:
     """Flat and plain values of several events; the same object if all were plain already."""
     if all(type(event) is dict and is_plain(event) for event in events):
         return events

@@ -15,12 +15,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from angelia.matching.jit import at_address, inlined, kernel, read_only, to_float
+from angelia.matching.jit import at_address, inlined, kernel, pointer, read_only
 from angelia.matching.layout import (
+    C_ALIVE,
+    C_CODED,
+    C_ELEMENTS,
+    C_FLOATS,
+    C_IDS,
+    C_INTS,
+    C_ITEMS,
+    C_JOINED,
+    C_LINKED,
+    C_OUT,
+    C_OWNERS,
+    C_ROOM,
+    C_STATE,
+    C_TOUCHED,
+    C_VALUES,
+    C_WORDS,
     CLASS_WORDS,
     CODED,
     COMPOSITE,
-    FLOAT,
+    FOUND,
+    H_BUCKETS,
     H_CLASSES,
     H_LINKS,
     H_NODE_LINKS,
@@ -34,14 +51,11 @@ from angelia.matching.layout import (
     H_POSTING_BOUNDS,
     H_POSTING_COUNT,
     H_POSTING_NODES,
-    H_RANGE_LOWS,
-    H_RANGE_NODES,
     H_SETS,
     H_SHARED,
     H_SLOT_COUNT,
     H_SLOTS,
     H_TEXT_ROOTS,
-    INTEGER,
     LANES,
     LISTED,
     MISSING,
@@ -50,40 +64,37 @@ from angelia.matching.layout import (
     OP_MASK,
     PART_WORDS,
     POINT,
+    S_BUCKETS,
     S_CLASS,
     S_CLASS_END,
+    S_NAN,
     S_POSTINGS,
+    S_SHIFT,
     SET,
     SEVERAL,
     SLOT_SHIFT,
     SLOT_WORDS,
+    STAMP,
     TEXT,
-    TIMESTAMP,
 )
-from angelia.matching.rank_kernels import rank_of_float, rank_of_integer, rank_of_timestamp
+from angelia.matching.rank_kernels import rank_of_coded
 
 __all__ = [
-    "CONTEXT",
-    "FOUND",
     "Walk",
+    "forget",
     "literal_holds",
     "match_one",
     "note_match",
     "point_root",
+    "walk_event",
     "walk_nodes",
+    "walk_of",
     "walk_root",
 ]
 
 Array = Any  # what numba sees has no static type
 
 _U32R, _I64R = read_only(types.uint32), read_only(types.int64)
-
-FOUND = 0  # in `state`: how many matches there are
-
-CONTEXT = (
-    "words", "ints", "floats", "ids", "coded", "values", "items", "elements", "joined", "owners", "out",
-    "state", "alive", "linked", "room",
-)  # fmt: skip
 
 
 class Walk(NamedTuple):
@@ -286,9 +297,26 @@ def point_root(words: Array, bound: int) -> int:
 
 
 @inlined
+def _walk_class(walk: Walk, node: int, end: int, rank: int) -> None:
+    """Walk the range roots from `node` to `end`, sorted by their low ends, that hold a rank."""
+    words = walk.words
+    nodes = np.int64(words[H_NODES])
+    while node < end and walk.state[FOUND] != walk.limit:
+        at = nodes + node * NODE_WORDS
+        low = np.int64(words[at + 3])
+        if low > rank:
+            return
+        if rank - low < np.int64(words[at + 4]):
+            walk_root(walk, node, 0)
+        node = np.int64(words[at + 1])
+
+
+@inlined
 def _walk_from(walk: Walk, slot: int, rank: int, texts: int) -> None:
     """Walk the roots that one value of a single event leads to."""
     words, items = walk.words, walk.items
+    if rank == MISSING:
+        return
     row = np.int64(words[H_SLOTS]) + slot * SLOT_WORDS
     if rank & 1:
         root = point_root(words, rank >> 1)
@@ -305,76 +333,98 @@ def _walk_from(walk: Walk, slot: int, rank: int, texts: int) -> None:
         root = np.int64(words[np.int64(words[H_TEXT_ROOTS]) + np.int64(items[i])])
         if root != 0 and walk.state[FOUND] != walk.limit:
             walk_root(walk, root - 1, 0)
-    lows, nodes = np.int64(words[H_RANGE_LOWS]), np.int64(words[H_RANGE_NODES])
-    for c in range(words[row + S_CLASS], words[row + S_CLASS_END]):
-        at = np.int64(words[H_CLASSES]) + c * CLASS_WORDS
-        first, last = lows + np.int64(words[at]), lows + np.int64(words[at + 1])
-        first = _first_beyond(words, first, last, rank - np.int64(words[at + 2]))
-        last = _first_beyond(words, first, last, rank)
-        if first < last and walk.state[FOUND] != walk.limit:
-            walk_nodes(walk, np.int64(words[nodes + first - lows]), np.int64(words[nodes + last - lows]), 0)
+    first, last = np.int64(words[row + S_CLASS]), np.int64(words[row + S_CLASS_END])
+    if first < last:
+        bucket = (rank - np.int64(words[row + S_NAN])) >> np.int64(words[row + S_SHIFT])
+        bucket = np.int64(words[H_BUCKETS]) + np.int64(words[row + S_BUCKETS]) + bucket * (last - first)
+        end_at = np.int64(words[H_CLASSES]) + first * CLASS_WORDS + 2
+        for i in range(last - first):
+            node, end = np.int64(words[bucket + i]), np.int64(words[end_at + i * CLASS_WORDS])
+            _walk_class(walk, node, end, rank)
 
 
 _u32_at, _u64_at, _u8_at = at_address(types.uint32), at_address(types.uint64), at_address(types.uint8)
 _i64_at, _f64_at = at_address(types.int64), at_address(types.float64)
 
 
-@kernel(types.int64, _I64R, _U32R, types.int64, types.int64, types.boolean)
-def match_one(context: Array, plan: Array, stamp: int, limit: int, by_link: bool) -> int:
-    """The filters (or links) that one event matches: their number, and as many of them as there is room for.
-
-    `context` has the addresses of all else, in the order of `CONTEXT`: an array costs more to pass than
-    most events to match. `plan` says for each of the coded values which slot it belongs to and how it is
-    coded. `values` is all zeros, and is left so. With a list among the values a filter may be found twice,
-    unless it is one of the shared: the caller sees to that.
-    """
-    words, ints, floats = _u32_at(context[0]), _i64_at(context[1]), _f64_at(context[2])
-    ids, coded, values = _i64_at(context[3]), _i64_at(context[4]), _u32_at(context[5])
-    elements, owners, out = _u32_at(context[7]), _u32_at(context[9]), _i64_at(context[10])
-    state, room = _i64_at(context[11]), context[14]
-    walk = Walk(
-        words, _u8_at(context[13 if by_link else 12]), _u32_at(context[6]), elements, values, owners,
-        owners, _u64_at(context[8]), state, room, stamp, limit, by_link,
-    )  # fmt: skip
+@inlined
+def walk_of(context: Array, limit: int, by_link: bool) -> Walk:
+    """What one event walks with; nothing is found yet, and no marks of earlier events count."""
+    owners, state = _u32_at(context[C_OWNERS]), _i64_at(context[C_STATE])
     state[FOUND] = 0
+    state[STAMP] += 1
+    return Walk(
+        _u32_at(context[C_WORDS]), _u8_at(context[C_LINKED if by_link else C_ALIVE]),
+        _u32_at(_i64_at(context[C_ITEMS])[0]), _u32_at(context[C_ELEMENTS]), _u32_at(context[C_VALUES]),
+        owners, owners, _u64_at(context[C_JOINED]), state, context[C_ROOM], state[STAMP], limit, by_link,
+    )  # fmt: skip
+
+
+@inlined
+def walk_event(walk: Walk, touched: Array, count: int) -> None:
+    """Walk with one event, whose values are those of the slots in `touched`; they are zeros again then."""
+    words, values, elements, state = walk.words, walk.values, walk.elements, walk.state
     slots = np.int64(words[H_SLOT_COUNT])
-    count = plan.size // 2
-    for i in range(count):
-        slot, code, value = np.int64(plan[2 * i]), plan[2 * i + 1], coded[i]
-        row = np.int64(words[H_SLOTS]) + slot * SLOT_WORDS
-        texts = 0
-        if code == CODED:
-            rank, texts = value & 0xFFFFFFFF, value >> 32
-        elif code == FLOAT:
-            rank = rank_of_float(words, floats, row, to_float(value))
-        elif code == INTEGER:
-            rank = rank_of_integer(words, ints, row, value)
-        elif code == TIMESTAMP:
-            rank = rank_of_timestamp(words, ints, row, value)
-        elif elements[value] == 0:  # an empty list is as good as none
-            rank = MISSING
-        else:
-            rank, texts = SEVERAL, value
-        values[slot] = rank
-        values[slots + slot] = texts
     walk_nodes(walk, np.int64(words[H_OTHERS]), np.int64(words[H_OTHERS_END]), 0)
     for i in range(count):
-        slot = np.int64(plan[2 * i])
-        texts = np.int64(values[slots + slot])
-        if state[FOUND] == limit:
+        slot = np.int64(touched[i])
+        rank, texts = np.int64(values[slot]), np.int64(values[slots + slot])
+        if state[FOUND] == walk.limit:
             break
-        if plan[2 * i + 1] != LISTED:
-            _walk_from(walk, slot, np.int64(values[slot]), texts)
+        if rank != SEVERAL:
+            _walk_from(walk, slot, rank, texts)
             continue
         for e in range(np.int64(elements[texts])):
             _walk_from(
                 walk, slot, np.int64(elements[texts + 1 + 2 * e]), np.int64(elements[texts + 2 + 2 * e])
             )
+    forget(walk, touched, count)
+
+
+@inlined
+def forget(walk: Walk, touched: Array, count: int) -> None:
+    """Make the values of slots zeros again."""
+    slots = np.int64(walk.words[H_SLOT_COUNT])
     for i in range(count):
-        slot = np.int64(plan[2 * i])
-        values[slot] = MISSING
-        values[slots + slot] = 0
-    found = state[FOUND]
-    for i in range(min(found, room)):
-        out[i] = np.int64(owners[i]) if by_link else ids[owners[i]]
+        slot = np.int64(touched[i])
+        walk.values[slot] = MISSING
+        walk.values[slots + slot] = 0
+
+
+@kernel(types.int64, _I64R, _U32R, types.int64, types.boolean)
+def match_one(context_: Array, plan: Array, limit: int, by_link: bool) -> int:
+    """The filters (or links) that one event matches: their number, and as many of them as there is room for.
+
+    `context_` has the addresses of all else, as `layout` says: an array costs more to pass than
+    most events to match. `plan` says for each of the coded values which slot it belongs to and how it is
+    coded. `values` is all zeros, and is left so. With a list among the values a filter may be found twice,
+    unless it is one of the shared: the caller sees to that.
+    """
+    context = pointer(context_)
+    words, ints, floats = _u32_at(context[C_WORDS]), _i64_at(context[C_INTS]), _f64_at(context[C_FLOATS])
+    coded, touched, out = _i64_at(context[C_CODED]), _u32_at(context[C_TOUCHED]), _i64_at(context[C_OUT])
+    ids = _i64_at(context[C_IDS])
+    walk = walk_of(context, limit, by_link)
+    slots = np.int64(words[H_SLOT_COUNT])
+    count = 0
+    for i in range(plan.size // 2):
+        slot, code, value = np.int64(plan[2 * i]), np.int64(plan[2 * i + 1]), coded[i]
+        row = np.int64(words[H_SLOTS]) + slot * SLOT_WORDS
+        texts = 0
+        if code != LISTED:
+            rank = rank_of_coded(words, ints, floats, row, code, value)
+            if code == CODED:
+                texts = value >> 32
+        elif walk.elements[value] == 0:  # an empty list is as good as none
+            continue
+        else:
+            rank, texts = SEVERAL, value
+        walk.values[slot] = rank
+        walk.values[slots + slot] = texts
+        touched[count] = slot
+        count += 1
+    walk_event(walk, touched, count)
+    found = walk.state[FOUND]
+    for i in range(min(found, walk.room)):
+        out[i] = np.int64(walk.owners[i]) if by_link else ids[walk.owners[i]]
     return np.int64(found)
