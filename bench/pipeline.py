@@ -365,7 +365,7 @@ def write_docs(result: dict[str, Any]) -> None:
     lines += [
         "",
         "Microseconds of processor time an event, in all processes. The kernel matches and makes pairs;",
-        "Spark's is what is left: its workers, its JVM that takes the pairs, and what the JVM still compiles.",
+        "Spark's is what is left: its workers, its JVM that takes pairs, and what the JVM still compiles.",
         "",
         "| subscriptions | reading | kernel | Spark | all | NumPy masks, all |",
         "|---|---|---|---|---|---|",
