@@ -1,6 +1,8 @@
 """Bulk matching, against direct evaluation."""
 
+import gc
 import json
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,6 +64,18 @@ def test_a_filter_that_no_column_concerns_still_has_its_say(spark):
     events = frame(spark, quotes(3))
     filters = {"all": "true", "none": "nowhere = 1", "not": "not exists nowhere"}
     assert {s for _, s in pairs_of(match(events, filters))} == {"all", "not"}
+
+
+def test_a_worker_need_not_look_at_all_that_it_has_loaded_after_each_task(spark):
+    match(frame(spark, quotes(50)), subscriptions(10)).collect()
+
+    def tracked(batches):
+        for _ in batches:
+            loaded = "numba" in sys.modules
+            yield pa.RecordBatch.from_pydict({"loaded": [loaded], "objects": [len(gc.get_objects())]})
+
+    rows = spark.range(0, 8, 1, 8).mapInArrow(tracked, "loaded boolean, objects bigint").collect()
+    assert min(row.objects for row in rows if row.loaded) < 50_000  # of half a million
 
 
 def test_very_many_pairs_come_in_parts_of_bounded_size():

@@ -53,3 +53,14 @@ def lake_of(path: Path, *batches: list[Event], types: TypeRegistry | None = None
     from angelia.store import Lake  # not above: processes that write only start faster
 
     return Lake(path)
+
+
+def damage(path: str, place: int = 0) -> None:
+    """Flip a bit of a column's page: of what a checksum covers, wherever a file has it."""
+    import pyarrow.parquet as pq
+
+    column = pq.read_metadata(path).row_group(0).column(place)
+    start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)))
+    data = bytearray(Path(path).read_bytes())
+    data[start + column.total_compressed_size - 1] ^= 1
+    Path(path).write_bytes(data)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.store.helpers import events, ids, lake_of
+from tests.store.helpers import damage, events, ids, lake_of
 from typer.testing import CliRunner
 
 from angelia.store import Lake
@@ -50,9 +50,7 @@ def test_verify_tells_of_what_is_corrupted_and_half_written(tmp_path: Path) -> N
     lake = lake_of(tmp_path, events(0, 30), events(30, 60))
     first, second, third = lake.files()[:3]
     Path(first.path).write_bytes(Path(first.path).read_bytes()[:-10])
-    data = bytearray(Path(second.path).read_bytes())
-    data[len(data) // 4] ^= 0xFF
-    Path(second.path).write_bytes(data)
+    damage(second.path)
     half = Path(third.path).with_name(f"_{Path(third.path).name}.99999.tmp")
     half.write_bytes(b"PAR1")
     wal = tmp_path / "wal" / "b9"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from tests.store.helpers import START, event, events, ids, lake_of, registry
+from tests.store.helpers import START, damage, event, events, ids, lake_of, registry
 
 from angelia import Event, EventType, Filter, TypeRegistry
 from angelia.errors import EventError, EventTypeError, LakeError
@@ -74,7 +74,8 @@ def test_a_range_of_time_is_closed_below_and_open_above(tmp_path: Path) -> None:
     since, until = START + timedelta(minutes=50), START + timedelta(minutes=70)
     assert ids(lake.events(since=since, until=until)) == [str(n) for n in range(50, 70)]
     assert ids(lake.events(since="2026-03-02T00:00:00Z")) == [str(n) for n in range(60, 120)]
-    assert {file.date.isoformat() for file in lake.files(until="2026-03-01T23:30:00Z")} == {"2026-03-01"}
+    for until_ in ("2026-03-01T23:30:00Z", "2026-03-02T00:00:00Z"):
+        assert {file.date.isoformat() for file in lake.files(until=until_)} == {"2026-03-01"}
     with pytest.raises(LakeError, match="time zone"):
         lake.events(since=datetime(2026, 1, 1))
     with pytest.raises(EventError, match="not a timestamp"):
@@ -265,9 +266,7 @@ def test_a_corrupted_file_is_left_out_and_told(tmp_path: Path) -> None:
 def test_a_flipped_bit_in_a_page_is_noticed(tmp_path: Path) -> None:
     lake = lake_of(tmp_path, [Event({"text": f"some text {n}"}, id=str(n), time=START) for n in range(1000)])
     (file,) = lake.files()
-    data = bytearray(Path(file.path).read_bytes())
-    data[len(data) // 3] ^= 1
-    Path(file.path).write_bytes(data)
+    damage(file.path)
     assert list(lake.events()) == []
     assert len(lake.problems) == 1
 
@@ -307,6 +306,33 @@ def test_a_scan_reads_the_columns_that_are_asked_for_and_no_others(tmp_path: Pat
     Path(file.path).write_bytes(data)
     assert lake.table("flights.Quote", columns=["price"]).num_rows == 20
     assert lake.problems == []
+
+
+def test_a_rest_with_nothing_in_it_is_not_read(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, events(0, 9))
+    found = sorted(ids(lake.events("flights.Quote", "price > 1")))
+    for file in lake.files("flights.Quote"):
+        names = pq.read_schema(file.path).names
+        damage(file.path, pq.read_metadata(file.path).num_columns - 1)
+        assert names[-1] == "@rest"
+    assert sorted(ids(lake.events("flights.Quote", "price > 1"))) == found
+    assert lake.problems == []
+
+
+def test_values_that_recur_have_a_dictionary_and_what_counts_on_is_stored_as_differences(
+    tmp_path: Path,
+) -> None:
+    some = [
+        Event({"gate": f"B{n % 7}", "delay": n / 7, "fare": float(n % 5)}, id=str(n), time=START)
+        for n in range(500)
+    ]
+    (file,) = lake_of(tmp_path, some).files()
+    group = pq.read_metadata(file.path).row_group(0)
+    chunks = {each.path_in_schema: each for each in map(group.column, range(group.num_columns))}
+    assert {name for name, each in chunks.items() if each.has_dictionary_page} >= {"gate", "fare"}
+    assert not any(chunks[name].has_dictionary_page for name in ("@id", "delay", "@time"))
+    assert "DELTA_BINARY_PACKED" in chunks["@time"].encodings
+    assert same(list(Lake(tmp_path).events()), some)
 
 
 def test_a_day_of_many_small_files_is_read_with_few_of_them_open(

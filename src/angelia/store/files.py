@@ -73,6 +73,13 @@ class StoredFile:
         chosen = self._fragment.subset(filter=coarse, schema=self.schema)
         return [group.id for group in chosen.row_groups]
 
+    def has_values(self, name: str) -> bool:
+        """Whether a column has something in it, as far as statistics tell."""
+        place = self.schema.get_field_index(name)
+        groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
+        columns = ((group.num_rows, group.column(place).statistics) for group in groups)
+        return any(known is None or known.null_count != rows for rows, known in columns)
+
     def first_time(self) -> datetime:
         """The time of the first event, by statistics; the beginning of time, if it cannot be told."""
         place = self.schema.get_field_index("@time")

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +49,7 @@ __all__ = ["Lake", "Problem", "Snapshot", "moment"]
 log = logging.getLogger("angelia.lake")
 
 _TRIES = 100  # to see segments and files at one moment
+_MIDNIGHT = time(tzinfo=UTC)
 
 Moment = datetime | str
 
@@ -208,7 +209,7 @@ class Lake:
             if (
                 day is None
                 or (since is not None and day < since.date())
-                or (until is not None and day > until.date())
+                or (until is not None and datetime.combine(day, _MIDNIGHT) >= until)
             ):
                 continue
             for each in visible_files(top / name):

@@ -7,11 +7,12 @@ A segment goes when all its files are there. Until then whoever reads the lake r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from angelia.store.catalog import Catalog
@@ -26,6 +27,7 @@ __all__ = ["ROW_GROUP", "hidden_table", "roll", "settled_columns", "write_table"
 ROW_GROUP = 32_768  # rows whose least and greatest values are known, and which are skipped as a whole
 
 _BLOOM = 0.01  # of ids that are not there seem to be
+_SAMPLE = 2048  # rows that tell which columns' values recur
 
 
 def roll(
@@ -113,6 +115,8 @@ def hidden_table(table: pa.Table, path: Path, *, durable: bool = True, key: str 
         temporary,
         row_group_size=rows,
         compression="zstd",
+        use_dictionary=[*_recurring(table)],
+        column_encoding=dict.fromkeys(_counted(table.schema), "DELTA_BINARY_PACKED"),
         write_page_index=found is None,  # a small row group is a page
         write_page_checksum=True,
         sorting_columns=[pq.SortingColumn(table.schema.get_field_index(name)) for name in order],
@@ -122,3 +126,22 @@ def hidden_table(table: pa.Table, path: Path, *, durable: bool = True, key: str 
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
     return temporary
+
+
+def _recurring(table: pa.Table) -> Iterator[str]:
+    """The columns whose values recur: a dictionary of others makes a file larger, and slower to read."""
+    some = table.slice(0, _SAMPLE)
+    for field in table.schema:
+        if pa.types.is_nested(field.type):
+            yield f"{field.name}.list.element"
+        elif pa.types.is_string(field.type) or pa.types.is_floating(field.type):
+            values = some.column(field.name)
+            if 2 * pc.count_distinct(values, mode="all").as_py() <= len(values):
+                yield field.name
+
+
+def _counted(schema: pa.Schema) -> Iterator[str]:
+    """The columns of integers and times: each is near the one before it, or small."""
+    for field in schema:
+        if pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type):
+            yield field.name

@@ -168,10 +168,11 @@ class Scan:
             self._lake.report(path, error)
 
     def _blocks(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
-        coarse = self._coarse(file.schema)
-        names = [name for name in file.schema.names if self._names is None or name in self._names]
+        schema = _without_rest(file)
+        coarse = self._coarse(schema)
+        names = [name for name in schema.names if self._names is None or name in self._names]
         for rows in file.blocks(coarse):
-            table = self._found(rows, file.schema, coarse, names)
+            table = self._found(rows, schema, coarse, names)
             if table is not None and table.num_rows:
                 if file.is_clustered and self._is_ordered:
                     table = table.sort_by("@time")
@@ -278,6 +279,12 @@ class Scan:
                 else:
                     columns = discover((row.attributes for row in members), columns)
                 yield table_of(members, columns, name)
+
+
+def _without_rest(file: StoredFile) -> pa.Schema:
+    """The columns of a file, without that for the rare rest if nothing is in it: it would be read in vain."""
+    place = file.schema.get_field_index(REST)
+    return file.schema if place < 0 or file.has_values(REST) else file.schema.remove(place)
 
 
 def _narrowed(
