@@ -55,6 +55,12 @@ def test_explain_reads_an_event_from_standard_input_with_its_type():
     assert run.returncode == 0, run.stderr
 
 
+def test_explain_reads_an_event_as_subscribe_prints_it():
+    printed = '{"@id": "b1-1", "@type": "T", "@time": "2026-01-01T00:00:00Z", "x": 1}'
+    run = angelia("explain", 'T: x = 1 and @time < t"2026-02-01T00:00:00Z"', "-", stdin=printed)
+    assert run.returncode == 0, run.stderr
+
+
 def test_bad_events_are_one_clear_message():
     for stdin, message in (("{", "not valid JSON"), ("[1]", "JSON object"), ('{"x": [{}]}', "attribute 'x'")):
         run = angelia("explain", "x = 1", "-", stdin=stdin)

@@ -5,6 +5,7 @@ A flag wins over the environment, which wins over the file.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -158,10 +159,17 @@ def load(config: Path | None = None, **flags: Any) -> BrokerSettings:
     except ValidationError as error:
         raise BrokerError("; ".join(_problem(dict(item)) for item in error.errors())) from None
     except SettingsError as error:
-        raise BrokerError(f"the environment is not as it should be: {error}; lists are JSON") from None
+        raise BrokerError(f"{_variable(error)} is not valid; in the environment, lists are JSON") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BrokerError(f"{config} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise BrokerError(f"cannot read {config}: {error.strerror}") from None
     return settings
+
+
+def _variable(error: SettingsError) -> str:
+    found = re.search(r'field "(\w+)"', str(error))
+    return f"ANGELIA_{found[1].upper()}" if found else str(error)
 
 
 def _problem(item: dict[str, Any]) -> str:

@@ -90,7 +90,9 @@ def run(limit: int | None) -> bool:
             )
             traffic = asyncio.run(_publish(console, network, events, subscribers, expected))
         finally:
-            network.stop_surely()
+            is_over = network.stop_surely()
+        if is_over:
+            raise KeyboardInterrupt
         right = _compare(console, expected, subscribers)
         _tell_traffic(console, traffic, len(events), "all delivered" if right else "not all delivered")
         right = _pipeline(console, Path(folder), subscribers) and right

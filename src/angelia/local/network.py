@@ -200,15 +200,17 @@ class LocalNetwork:
         with suppress(FileNotFoundError, NotADirectoryError):
             (self.directory / "network.json").unlink()
 
-    def stop_surely(self) -> None:
-        """Stop all brokers, however often somebody presses Ctrl-C meanwhile."""
+    def stop_surely(self) -> bool:
+        """Stop all brokers, however often somebody presses Ctrl-C meanwhile; whether somebody did."""
         numbers = signal.SIGINT, signal.SIGTERM
-        before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+        asked: list[int] = []
+        before = [signal.signal(number, lambda got, _: asked.append(got)) for number in numbers]
         try:
             self.stop()
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
+        return bool(asked)
 
     def _signal(self, broker: LocalBroker, number: signal.Signals) -> bool:
         if not self._is_alive(broker):
