@@ -11,6 +11,7 @@ import asyncio
 import gc
 import hmac
 import logging
+import os
 import secrets
 import ssl
 import time
@@ -146,7 +147,9 @@ class Broker:
                 backlog=1024,
             )
         except OSError as error:
-            raise BrokerError(f"cannot listen on {address}: {error.strerror or error}") from None
+            # The text of uvloop is long; a name that cannot be resolved has a number of its own kind.
+            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or error
+            raise BrokerError(f"cannot listen on {address}: {why}") from None
         port = self._server.sockets[0].getsockname()[1]
         self.address = Address(address.host, port, tls is not None)
         self.name = settings.name or f"{address.host}:{port}"

@@ -142,7 +142,8 @@ class LocalNetwork:
         process = self._processes.get(name)
         if process is not None and process.poll() is not None:
             lines = self.log(name).read_text("utf-8", "replace").strip().splitlines()
-            raise BrokerError(f"{name} did not start: {lines[-1] if lines else 'it said nothing'}")
+            said = lines[-1].removeprefix("error: ") if lines else "it said nothing"
+            raise BrokerError(f"{name} did not start: {said}")
 
     def wait_linked(self) -> None:
         """Wait until every link is there."""
