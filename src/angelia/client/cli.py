@@ -261,6 +261,8 @@ def _list_types(broker: Broker = None, token: Token = None, ca: Ca = None) -> No
     async def run(bus: RemoteClient) -> None:
         registry = bus.registry
         table = Table("type", "parent", "version", "attributes", box=None)
+        for column in table.columns:
+            column.overflow = "fold"  # a name that is cut off is of no use
         for name in sorted(registry):
             known = registry.get(name)
             own = ", ".join(f"{key}: {attribute}" for key, attribute in known.attributes.items())

@@ -254,8 +254,10 @@ def _summary(
     registry = query_of(options).open().registry()
     filters = None if subscriptions is None else read_subscriptions(subscriptions)
     with _spark(master, conf) as spark:
+        from angelia.pipeline.java import load_sketches
         from angelia.pipeline.summary import summarise as summarised
 
+        load_sketches(spark)
         events = spark.read.format("angelia").options(**options).load()
         yield spark, summarised(events, filters, bucket=bucket, registry=registry)
 

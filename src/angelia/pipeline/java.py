@@ -16,10 +16,14 @@ import tempfile
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from angelia.pipeline.errors import PipelineError
 
-__all__ = ["OLDEST", "cache_directory", "java_home"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["OLDEST", "cache_directory", "java_home", "load_sketches"]
 
 OLDEST = 17  # what Spark 4 needs
 
@@ -82,6 +86,18 @@ def _wrapped(java: Path) -> Path:
         os.chmod(fresh, 0o755)
         os.replace(fresh, wrapper)
     return home
+
+
+def load_sketches(spark: SparkSession) -> None:
+    """Load what counts frequent values, which warns once, on stderr, of something that it does not need."""
+    jvm: Any = spark._jvm
+    system = jvm.java.lang.System
+    said = system.err
+    system.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
+    try:
+        jvm.java.lang.Class.forName("org.apache.datasketches.memory.internal.ResourceImpl")
+    finally:
+        system.setErr(said)
 
 
 def cache_directory() -> Path:

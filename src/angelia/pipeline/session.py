@@ -18,6 +18,7 @@ __all__ = ["DEFAULTS", "open_session", "parse_conf"]
 
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",  # events are in UTC, and so are the days of a lake
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # which says so to other readers, too
     "spark.sql.caseSensitive": "true",  # as attributes are
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",  # what the matcher encodes at once
