@@ -148,7 +148,7 @@ class Broker:
             )
         except OSError as error:
             # The text of uvloop is long; a name that cannot be resolved has a number of its own kind.
-            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or error
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise BrokerError(f"cannot listen on {address}: {why}") from None
         port = self._server.sockets[0].getsockname()[1]
         self.address = Address(address.host, port, tls is not None)
