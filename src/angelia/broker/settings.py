@@ -45,6 +45,9 @@ class BrokerSettings(BaseSettings):
     lake_sync: Literal["batch", "interval", "none"] = Field(
         "interval", description="When the lake is forced to disk: before each answer, every second, or never."
     )
+    journal: Path | None = Field(
+        None, description="A directory to note every message in, for angelia pipeline traffic."
+    )
     state: Path | None = Field(
         None, description="A directory to keep webhook subscriptions and event types over restarts."
     )
