@@ -54,13 +54,8 @@ class _Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    _, extra, place = _LATER[name]
-    module, _, attribute = place.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        typer.echo(f"error: {error.name} is not installed: pip install 'angelia[{extra}]'", err=True)
-        sys.exit(1)
+    module, _, attribute = _LATER[name][2].partition(":")
+    found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):
         return typer.main.get_group(found)
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -172,6 +167,13 @@ def main() -> None:
     except _UsageError as error:
         _tell(error)
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "angelia":
+            raise
+        command = next((word for word in sys.argv[1:] if word in _LATER), "broker")
+        extra = _LATER[command][1] or "broker"
+        typer.echo(f"error: {error.name} is not installed: pip install 'angelia[{extra}]'", err=True)
+        sys.exit(1)
     except BrokenPipeError:  # who read what we print has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries to print it at exit
         sys.exit(1)

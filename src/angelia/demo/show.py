@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,8 +101,9 @@ def run(limit: int | None) -> bool:
         f"\n{'[green]All as it should be' if right else '[red]Not as it should be'}[/] after "
         f"{time.perf_counter() - started:.0f} s."
     )
+    command = "angelia" if shutil.which("angelia") else Path(sys.executable).with_name("angelia")
     console.print(
-        "Next: [bold]angelia up[/bold] keeps a network for playing; "
+        f"Next: [bold]{command} up[/bold] keeps a network for playing; "
         "[bold]angelia subscribe 'price < 500'[/bold] and [bold]angelia publish price=420[/bold] use it; "
         "the guides are in docs/."
     )

@@ -45,10 +45,12 @@ def open_session(
 
     Without `master`, that of `conf` or of Spark's own configuration counts, and else `local[*]`.
     """
-    from pyspark.conf import SparkConf
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
+    try:
+        from pyspark.conf import SparkConf
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise PipelineError(f"the pipeline needs {error.name}: pip install 'angelia[pipeline]'") from None
     given = dict(conf or {})
     os.environ["JAVA_HOME"] = str(java_home())
     where = master or given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
