@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 
 def angelia(*arguments, stdin="", **environment):
     return subprocess.run(
@@ -55,6 +57,12 @@ def test_explain_reads_an_event_from_standard_input_with_its_type():
     assert run.returncode == 0, run.stderr
 
 
+def test_explain_reads_an_event_as_subscribe_prints_it():
+    printed = '{"@id": "b1-1", "@type": "T", "@time": "2026-01-01T00:00:00Z", "x": 1}'
+    run = angelia("explain", 'T: x = 1 and @time < t"2026-02-01T00:00:00Z"', "-", stdin=printed)
+    assert run.returncode == 0, run.stderr
+
+
 def test_bad_events_are_one_clear_message():
     for stdin, message in (("{", "not valid JSON"), ("[1]", "JSON object"), ('{"x": [{}]}', "attribute 'x'")):
         run = angelia("explain", "x = 1", "-", stdin=stdin)
@@ -77,8 +85,18 @@ def test_a_filter_that_is_not_text_is_one_clear_message():
     assert "Traceback" not in run.stderr
 
 
-def test_without_the_extra_the_simulator_says_what_to_install():
-    code = "import sys; sys.modules['numpy'] = None; sys.argv = ['angelia', 'sim', 'check', '--seeds', '3']; "
+@pytest.mark.parametrize(
+    ("arguments", "missing", "extra"),
+    [
+        (["sim", "check", "--seeds", "3"], "numpy", "sim"),
+        (["broker"], "prometheus_client", "broker"),
+        (["lake", "ls", "--lake", "x"], "pyarrow", "match"),
+        (["pipeline", "match", "--lake", ".", "--subscriptions", "x", "--out", "y"], "numpy", "pipeline"),
+        (["pipeline", "traffic", __file__], "py4j", "pipeline"),
+    ],
+)
+def test_without_an_extra_a_command_says_what_to_install(arguments, missing, extra):
+    code = f"import sys; sys.modules[{missing!r}] = None; sys.argv = {['angelia', *arguments]!r}; "
     run = subprocess.run(
         [sys.executable, "-c", code + "from angelia.cli import main; main()"],
         capture_output=True,
@@ -86,5 +104,5 @@ def test_without_the_extra_the_simulator_says_what_to_install():
         timeout=60,
     )
     assert run.returncode == 1
-    assert "angelia[sim]" in run.stderr
-    assert "Traceback" not in run.stderr
+    assert run.stderr.startswith(f"error: {missing}")
+    assert run.stderr.endswith(f"is not installed: pip install 'angelia[{extra}]'\n")

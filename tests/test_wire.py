@@ -432,3 +432,8 @@ def test_a_stream_of_tiny_pieces_costs_no_more_than_its_bytes():
 def test_a_filter_travels_as_text():
     frame = msgspec.msgpack.decode(body(w.encode(m.Subscribe("1", Filter.parse("a=1 and b=2")))))
     assert frame == {"type": "Subscribe", "identity": "1", "filter": "a = 1 and b = 2", "by": "both"}
+
+
+def test_who_connects_to_the_wrong_port_is_told_that_it_is_http():
+    with pytest.raises(WireError, match="this is HTTP"):
+        w.Frames().feed(b"HTTP/1.1 400 Bad Request\r\n\r\n")

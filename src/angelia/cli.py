@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -12,7 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from angelia import Event, Filter, __version__
+from angelia import Filter, TypeRegistry, __version__
+from angelia.client.rows import Row, event_of
 from angelia.errors import AngeliaError, EventError
 
 __all__ = ["main"]
@@ -52,13 +54,8 @@ class _Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    _, extra, place = _LATER[name]
-    module, _, attribute = place.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        typer.echo(f"error: {error.name} is not installed: pip install 'angelia[{extra}]'", err=True)
-        sys.exit(1)
+    module, _, attribute = _LATER[name][2].partition(":")
+    found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):
         return typer.main.get_group(found)
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -126,15 +123,20 @@ def _check(text: Annotated[str, typer.Argument(help="A filter, such as 'price < 
 @app.command("explain")
 def _explain(
     text: Annotated[str, typer.Argument(metavar="FILTER", help="A filter.")],
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="A file with a JSON object, or - for stdin.")],
+    event: Annotated[
+        str,
+        typer.Argument(
+            metavar="EVENT", help="A file with a JSON object, as subscribe prints it, or - for stdin."
+        ),
+    ],
     type_name: Annotated[str | None, typer.Option("--type", help="The event's type.")] = None,
     source: Annotated[str | None, typer.Option(help="The event's source.")] = None,
     subject: Annotated[str | None, typer.Option(help="The event's subject.")] = None,
 ) -> None:
     """Tell which constraints of a filter an event satisfies; exit status 1 if it does not match."""
-    explanation = Filter.parse(text).explain(
-        Event(_read_object(event), type=type_name, source=source, subject=subject)
-    )
+    row = Row(event, _read_object(event))
+    context = {"type": type_name, "source": source, "subject": subject}
+    explanation = Filter.parse(text).explain(event_of(row, context, TypeRegistry()))
     typer.echo(explanation)
     if not explanation.matched:
         raise typer.Exit(1)
@@ -165,6 +167,20 @@ def main() -> None:
     except _UsageError as error:
         _tell(error)
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "angelia":
+            raise
+        command = next((word for word in sys.argv[1:] if word in _LATER), "broker")
+        extra = _LATER[command][1] or "broker"
+        typer.echo(f"error: {error.name} is not installed: pip install 'angelia[{extra}]'", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # who read what we print has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries to print it at exit
+        sys.exit(1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        typer.echo(f"error: {where}{error.strerror or error}", err=True)
+        sys.exit(1)
 
 
 def _tell(error: Any) -> None:

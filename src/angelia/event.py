@@ -108,7 +108,7 @@ def plain_scalar(value: object) -> Scalar:
         return _checked_float(value)
     raise EventError(
         f"a value of type {cls.__name__} is not allowed: "
-        "use a string, a number, a boolean, a datetime with a time zone, or a list of these"
+        "use a string, a number, a boolean or a datetime with a time zone"
     )
 
 
@@ -278,6 +278,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, eq=False, gc=False, fo
         def __init__(
             self,
             attributes: Mapping[str, Any] | None = None,
+            /,
             *,
             type: str | None = None,  # noqa: A002 - the name CloudEvents gives it
             source: str | None = None,

@@ -227,6 +227,12 @@ Frame = (
 # ---------------------------------------------------------------- bytes
 
 
+def _too_large(size: int, limit: int) -> str:
+    if size.to_bytes(4, "big") in (b"HTTP", b"GET ", b"POST"):
+        return "this is HTTP; brokers have another port for that"
+    return f"a frame of {size} bytes; at most {limit} are allowed"
+
+
 class Frames:
     """Cuts a stream of bytes into the bodies of frames."""
 
@@ -249,7 +255,7 @@ class Frames:
         while end - start >= 4:
             (size,) = _LENGTH.unpack_from(data, start)
             if size > self.limit:
-                raise WireError(f"a frame of {size} bytes; at most {self.limit} are allowed")
+                raise WireError(_too_large(size, self.limit))
             self._missing = size - (end - start - 4)
             if self._missing > 0:
                 break

@@ -39,7 +39,7 @@ def test_lists_in_the_environment_are_json(monkeypatch):
     monkeypatch.setenv("ANGELIA_PEERS", '["127.0.0.1:1", "127.0.0.1:2"]')
     assert load().peers == ["127.0.0.1:1", "127.0.0.1:2"]
     monkeypatch.setenv("ANGELIA_PEERS", "127.0.0.1:1")
-    with pytest.raises(BrokerError, match=r"peers.*JSON"):
+    with pytest.raises(BrokerError, match=r"ANGELIA_PEERS.*JSON"):
         load()
 
 

@@ -47,6 +47,16 @@ def test_keys_are_readable_by_their_owner_alone(certs):
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [("../broker", "localhost"), ("ca", "localhost"), ("", "localhost"), ("broker", "no host")],
+)
+def test_names_and_hosts_that_cannot_be_are_refused(name, host, tmp_path):
+    with pytest.raises(BrokerError, match=r"cannot name a certificate|neither a host name nor an address"):
+        make_certificates(tmp_path / "certs", [name], [host], 1, datetime.now(UTC))
+    assert not list(tmp_path.rglob("broker*"))
+
+
 @asynchronous
 async def test_events_go_from_client_to_broker_to_broker_to_client_over_tls(certs):
     ca = certs / "ca.pem"

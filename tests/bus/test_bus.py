@@ -340,8 +340,8 @@ async def test_a_refused_request_says_why_and_changes_nothing():
             bus.subscribe("price <")
         with pytest.raises(RequestError, match="a text, a Filter, a Pattern or an event class, not int"):
             bus.subscribe(5)
-        with pytest.raises(RequestError, match="instance of an event class: dict"):
-            await bus.publish({"price": 1})
+        with pytest.raises(RequestError, match="instance of an event class: int"):
+            await bus.publish(1)
         with pytest.raises(EventTypeError, match="int is not an event type"):
             bus.subscribe(int)
         with pytest.raises(RequestError, match="at least 1"):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,7 +71,8 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def network(place):
     """The addresses of a network that `up` has started and left running."""
-    done = run("up", "--brokers=3", "--topology=line", "--port=0", "--detach", f"--dir={place}")
+    places = f"--dir={place}", f"--lake={place / 'lake'}"
+    done = run("up", "--brokers=3", "--topology=line", "--port=0", "--detach", *places)
     assert done.stdout.startswith("3 brokers are up, the first on tcp://127.0.0.1:")
     try:
         yield [row["address"] for row in json.loads((place / "network.json").read_text())]
@@ -190,6 +192,15 @@ def test_subscribe_ends_after_some_seconds_and_prints_patterns_as_arrays(network
     assert time.monotonic() - started > 6
 
 
+def test_subscribe_begins_in_the_past(network):
+    run("publish", "-b", network[0], given='{"past": 1}\n{"past": 2}\n')
+    listener = Listener(network, "past >= 2", "--since=2026-01-01T00:00:00Z", "--count=2")
+    wait_for_interest(network[0], "past = 3")
+    run("publish", "past=3", "-b", network[0])
+    assert [event["past"] for event in listener.lines()] == [2, 3]
+    assert "is not a timestamp" in error("subscribe", "past >= 2", "--since=2026", "-b", network[0])
+
+
 def test_types_are_defined_listed_shown_and_enforced(network, tmp_path):
     schema = {
         "title": "cli.Sale",
@@ -226,7 +237,10 @@ def test_explain_tells_which_constraint_failed(tmp_path):
     [
         (["publish", "price"], "'price' is no attribute; write it as name=value"),
         (["publish", "price=1", "--file=x.csv"], "give either one event as arguments, or a file"),
-        (["publish", "@id=1"], "@"),
+        (["publish", "@id=1"], "@id is no attribute; there are --type, --source and --subject"),
+        (["publish", "x=1", "--type="], "type is empty; leave it out instead"),
+        (["broker", "--listen=127.0.0.1:0", "--lake=/dev/null"], "cannot read /dev/null/types: "),
+        (["broker", "--listen=127.0.0.1:0", "--lake=/proc/lake"], "cannot write to the lake /proc/lake: "),
         (["publish", "x=1", "x=2"], "the attribute 'x' is given twice"),
         (["publish", "-f", "."], "cannot read .: Is a directory"),
         (["publish", "--file=/nowhere.csv"], "cannot read /nowhere.csv: No such file or directory"),
@@ -265,9 +279,52 @@ def test_bad_rows_are_told_with_their_place_and_what_was_published_before(networ
     assert "line 601: an event is a JSON object" in said
     assert "600 events were published before" in said
     (tmp_path / "latin.jsonl").write_bytes(b'{"x": 1}\n{"x": "\xe9"}\n')
-    assert "latin.jsonl, after line" in error("publish", "-f", tmp_path / "latin.jsonl", "-b", network[0])
+    assert "latin.jsonl, line 2: not valid UTF-8" in error(
+        "publish", "-f", tmp_path / "latin.jsonl", "-b", network[0]
+    )
     (tmp_path / "latin.csv").write_bytes(b"a,b\n1,\xe9\n")
     assert "not valid UTF-8" in error("publish", "-f", tmp_path / "latin.csv", "-b", network[0])
+    (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n")
+    assert "the column 'a' is there twice" in error("publish", "-f", tmp_path / "twice.csv", "-b", network[0])
+    (tmp_path / "twice.jsonl").write_text('{"a": 1, "a": 2}\n')
+    assert "the member 'a' is there twice" in error(
+        "publish", "-f", tmp_path / "twice.jsonl", "-b", network[0]
+    )
+
+
+def test_a_type_says_what_the_text_of_a_file_means(network, tmp_path):
+    schema = {
+        "title": "cli.Flight",
+        "type": "object",
+        "properties": {
+            "code": {"type": "string"},
+            "left": {"type": "string", "format": "date-time"},
+            "delay": {"type": "number"},
+        },
+        "required": ["code", "left"],
+    }
+    (tmp_path / "flight.json").write_text(json.dumps(schema))
+    run("types", "define", tmp_path / "flight.json", "-b", network[0])
+    wanted = 'cli.Flight: left >= t"2026-01-01T00:00:00Z" and code prefix "0"'
+    listener = Listener(network, wanted, "--count=5")
+    wait_for_interest(network[0], "cli.Flight: true")
+    at = ("--type=cli.Flight", "-b", network[0])
+    run("publish", *at, given='{"code": "01", "left": "2026-01-01T00:00:00Z"}\n')
+    (tmp_path / "f.csv").write_text("\ufeff@id,code,left,delay\n7,02,2026-01-02T00:00:00Z,5\n", "utf-8")
+    run("publish", "-f", tmp_path / "f.csv", *at)
+    run("publish", "code=03", "left=2026-01-03T00:00:00Z", *at)
+    naive = pa.array([datetime(2026, 1, 4)], pa.timestamp("us"))
+    pq.write_table(pa.table({"code": ["04"], "left": naive}), tmp_path / "f.parquet")
+    run("publish", "-f", tmp_path / "f.parquet", *at)
+    run("publish", "code=05", "left=t2026-01-05T00:00:00Z", *at)
+    got = listener.lines()
+    assert [event["code"] for event in got] == ["01", "02", "03", "04", "05"]
+    assert [event["left"] for event in got] == [f"2026-01-0{day}T00:00:00Z" for day in range(1, 6)]
+    assert (got[1]["@id"], got[1]["delay"]) == ("7", 5)
+    (tmp_path / "bad.jsonl").write_text('{"code": "06", "left": "2026-01-06T00:00:00Z"}\n{"code": "07"}\n')
+    said = error("publish", "-f", tmp_path / "bad.jsonl", *at)
+    assert "bad.jsonl, line 2: not a valid cli.Flight: missing attribute 'left'" in said
+    assert "1 events were published before" in said
 
 
 def test_up_in_the_foreground_shows_a_table_and_ends_on_a_signal(tmp_path):
@@ -299,7 +356,7 @@ def test_a_network_that_cannot_start_says_so_at_once_and_leaves_nothing(tmp_path
         port = taken.getsockname()[1]
         started = time.monotonic()
         said = error("up", "--brokers=2", f"--port={port - 1}", f"--dir={tmp_path}")
-        assert "b2 did not start: error: cannot listen on" in said
+        assert "b2 did not start: cannot listen on" in said
         assert time.monotonic() - started < 25
     assert "no network is up" in error("status", f"--dir={tmp_path}")
     (tmp_path / "file").write_text("")

@@ -92,6 +92,18 @@ def test_every_subscriber_gets_what_direct_evaluation_says(topology, count, rout
     assert not (tmp_path / "network.json").exists()
 
 
+def test_ctrl_c_while_brokers_stop_is_not_forgotten(tmp_path):
+    class Interrupted(LocalNetwork):
+        def stop(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            super().stop()
+
+    before = signal.getsignal(signal.SIGINT)
+    assert Interrupted(tmp_path, []).stop_surely() is True
+    assert LocalNetwork(tmp_path, []).stop_surely() is False
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 # ---------------------------------------------------------------- brokers that die
 
 

@@ -1,7 +1,12 @@
 """Traffic from journals, against the simulator's own counts; experiments on Spark, against local runs."""
 
+import json
+import time
+
 import pytest
 
+from angelia import Event, connect_sync
+from angelia.local import LocalNetwork
 from angelia.pipeline import read_journal, traffic
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.sweeping import sweep
@@ -9,7 +14,7 @@ from angelia.sim import scenario
 from angelia.sim.errors import SimulationError
 from angelia.sim.experiments.runners import runner
 from angelia.sim.experiments.study import Plan, run_study
-from angelia.sim.journal import Journal, write
+from angelia.sim.journal import RECORDS, Journal, Row, write
 
 TINY = Plan(
     stub_nodes=1,
@@ -88,6 +93,45 @@ def test_a_journal_of_another_kind_is_refused(spark, tmp_path):
     (tmp_path / "j.csv").write_text("time\n")
     with pytest.raises(PipelineError, match=r"\.jsonl or \.parquet"):
         read_journal(spark, tmp_path / "j.csv")
+
+
+@pytest.fixture(scope="module")
+def noted(tmp_path_factory):
+    """The journals of three brokers in a line: 30 events at one end, ten of which are wanted at the other."""
+    path = tmp_path_factory.mktemp("noted")
+    journals = path / "journals"
+    with LocalNetwork.plan(path, 3, "line", options=[f"--journal={journals}"]) as network:
+        with connect_sync(network.addresses[0]) as near, connect_sync(network.addresses[2]) as far:
+            there = far.subscribe("n < 10")
+            deadline = time.monotonic() + 30
+            while not near.interest("n = 5"):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            here = near.subscribe("n >= 0")
+            near.publish_all([Event({"n": n}, id=f"e{n}") for n in range(30)])
+            assert [there.get(30)["n"] for _ in range(10)] == list(range(10))
+            assert len(here.drain()) == 30
+    return sorted(journals.iterdir())
+
+
+def test_the_journals_of_brokers_have_the_fields_of_the_simulators(noted):
+    assert [path.name for path in noted] == ["b1.jsonl", "b2.jsonl", "b3.jsonl"]
+    rows = [json.loads(line) for path in noted for line in path.read_text().splitlines()]
+    assert {tuple(row) for row in rows} == {Row._fields}
+    assert {row["record"] for row in rows} <= set(RECORDS)
+
+
+def test_the_journals_of_brokers_fit_together(spark, noted):
+    tables = traffic(read_journal(spark, *noted))
+    notified = {
+        (r["from"], r["to"]): (r.sent, r.received) for r in tables.links.collect() if r.kind == "Notify"
+    }
+    assert notified == {("b1", "b2"): (10, 10), ("b2", "b3"): (10, 10)}
+    assert {row.hops: row.deliveries for row in tables.hops.collect()} == {0: 30, 2: 10}
+    latency = {row.hops: row for row in tables.latency.collect()}
+    assert latency[None].deliveries == 40
+    assert 0 <= latency[0].p50 < latency[2].p50 < 30
+    assert [(row.messages, row.wasted) for row in tables.waste.collect()] == [(10, 0), (10, 0)]
 
 
 def test_an_experiment_on_spark_equals_the_local_one_seed_by_seed(spark):

@@ -23,6 +23,10 @@ class Address(NamedTuple):
     @classmethod
     def parse(cls, text: str, port: int = DEFAULT_PORT) -> Address:
         """An address from its text; `host:port`, `host` and `:port` stand for tcp."""
+        if not isinstance(text, str):
+            raise BrokerError(
+                f"an address of a broker is a text, not {type(text).__name__}; several are several"
+            )
         parts = urlsplit(text if "://" in text else f"tcp://{text}")
         if parts.scheme not in ("tcp", "tls") or parts.path not in ("", "/") or parts.query:
             raise BrokerError(f"{text!r} is no address of a broker; write it as tcp://127.0.0.1:{port}")

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import hmac
 import logging
+import os
 import secrets
 import ssl
 import time
@@ -23,6 +24,7 @@ from angelia.broker import status
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection
 from angelia.broker.errands import Errands
+from angelia.broker.journal import Journal
 from angelia.broker.keeping import Keeper
 from angelia.broker.links import MAX_LINK_FRAME, Dialler, Link
 from angelia.broker.metrics import Metrics
@@ -112,6 +114,7 @@ class Broker:
         self.metrics = Metrics()
         self.keeper: Keeper | None = None
         self.state: State | None = None
+        self.journal: Journal | None = None
         self._types_told: dict[str, EventType] = {}
         self._types_version = 0
         self.node: Node
@@ -146,12 +149,17 @@ class Broker:
                 backlog=1024,
             )
         except OSError as error:
-            raise BrokerError(f"cannot listen on {address}: {error.strerror or error}") from None
+            # The text of uvloop is long; a name that cannot be resolved has a number of its own kind.
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+            raise BrokerError(f"cannot listen on {address}: {why}") from None
         port = self._server.sockets[0].getsockname()[1]
         self.address = Address(address.host, port, tls is not None)
         self.name = settings.name or f"{address.host}:{port}"
-        where, records, most = str(self.address), settings.lake is not None, settings.max_types
+        where, most = str(self.address), settings.max_types
+        records = settings.lake is not None or settings.journal is not None
         self.node = Node(self.name, settings.routing, address=where, records=records, max_types=most)
+        if settings.journal is not None:
+            self.journal = Journal(settings.journal, self.name, self.clock)
         if settings.lake is not None:
             self.keeper = Keeper(settings.lake, settings.lake_sync, self.node, self.clock)
         if settings.state is not None:
@@ -226,6 +234,8 @@ class Broker:
             await self.keeper.close()
         if self.state is not None:
             self.state.close()
+        if self.journal is not None:
+            self.journal.close()
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -447,6 +457,9 @@ class Broker:
 
     def perform(self, effects: Iterable[Effect], given: Input) -> list[Effect]:
         """Do what the node wants; returns the effects for clients within this process."""
+        if self.journal is not None:
+            effects = list(effects)
+            self.journal.note(given, effects, self.links)
         encoded: dict[int, bytes] = {}
         out: list[str | None] = []  # the types of what went out
         went: dict[int, str | None] = {}  # the types of events that somebody wants

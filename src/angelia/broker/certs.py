@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import os
+import re
 from pathlib import Path
 
 from cryptography import x509
@@ -30,6 +31,9 @@ def make_certificates(
     An authority that is there is used again. Keys are readable by their owner alone.
     """
     valid = now - dt.timedelta(minutes=5), now + dt.timedelta(days=days)
+    for name in names:
+        if not re.fullmatch(r"[\w][\w.-]{0,63}", name) or name in ("ca", "ca-key"):
+            raise BrokerError(f"{name!r} cannot name a certificate: use letters, digits, '_', '-' and '.'")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         ca_key, ca, written = _authority(directory, valid)
@@ -108,6 +112,8 @@ def _host(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
+        if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", text):
+            raise BrokerError(f"{text!r} is neither a host name nor an address") from None
         return x509.DNSName(text)
 
 

@@ -44,6 +44,7 @@ def broker(
     webhook_target: Annotated[list[str] | None, _option("webhook_targets", "--webhook-target")] = None,
     lake: Annotated[Path | None, _option("lake")] = None,
     lake_sync: Annotated[str | None, _option("lake_sync")] = None,
+    journal: Annotated[Path | None, _option("journal")] = None,
     state: Annotated[Path | None, _option("state")] = None,
     tls_cert: Annotated[Path | None, _option("tls_cert")] = None,
     tls_key: Annotated[Path | None, _option("tls_key")] = None,

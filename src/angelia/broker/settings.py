@@ -5,6 +5,7 @@ A flag wins over the environment, which wins over the file.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +44,9 @@ class BrokerSettings(BaseSettings):
     lake: Path | None = Field(None, description="A directory to keep all that is published here.")
     lake_sync: Literal["batch", "interval", "none"] = Field(
         "interval", description="When the lake is forced to disk: before each answer, every second, or never."
+    )
+    journal: Path | None = Field(
+        None, description="A directory to note every message in, for angelia pipeline traffic."
     )
     state: Path | None = Field(
         None, description="A directory to keep webhook subscriptions and event types over restarts."
@@ -158,10 +162,17 @@ def load(config: Path | None = None, **flags: Any) -> BrokerSettings:
     except ValidationError as error:
         raise BrokerError("; ".join(_problem(dict(item)) for item in error.errors())) from None
     except SettingsError as error:
-        raise BrokerError(f"the environment is not as it should be: {error}; lists are JSON") from None
+        raise BrokerError(f"{_variable(error)} is not valid; in the environment, lists are JSON") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BrokerError(f"{config} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise BrokerError(f"cannot read {config}: {error.strerror}") from None
     return settings
+
+
+def _variable(error: SettingsError) -> str:
+    found = re.search(r'field "(\w+)"', str(error))
+    return f"ANGELIA_{found[1].upper()}" if found else str(error)
 
 
 def _problem(item: dict[str, Any]) -> str:

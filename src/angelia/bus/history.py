@@ -29,9 +29,11 @@ def open_lake(
 
     The brokers learn the event types that the lake knows, so that what conflicts with them is refused.
     """
-    from angelia.store.catalog import Catalog, is_owned
-    from angelia.store.writer import LakeWriter
-
+    try:
+        from angelia.store.catalog import Catalog, is_owned
+        from angelia.store.writer import LakeWriter
+    except ModuleNotFoundError as error:
+        raise LakeError(f"a lake needs {error.name}: pip install 'angelia[match]'") from None
     known = Catalog(Path(directory)).registry()
     for node in nodes:
         for name in known:

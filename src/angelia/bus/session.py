@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,10 @@ class Requests(ABC):
         return tuple(one if isinstance(one, Event) else self._event_of(one) for one in things)
 
     def _event_of(self, instance: object) -> Event:
+        if isinstance(instance, Mapping):
+            raise RequestError(
+                f"publish an Event, not a {type(instance).__name__}: Event({{…}}) makes one of it"
+            )
         try:
             event = to_event(instance)
         except EventTypeError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import json
 import sys
 import time
@@ -21,8 +20,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from angelia.client.aio import RemoteClient, connect
-from angelia.errors import AngeliaError, EventError, RequestError
-from angelia.event import Event, format_timestamp, parse_timestamp
+from angelia.client.rows import Row, event_of, from_arguments, from_file
+from angelia.errors import AngeliaError, RequestError
+from angelia.event import Event, format_timestamp
 from angelia.filter import Filter
 from angelia.types import EventType
 from angelia.types.schema import from_json_schema, to_json_schema
@@ -69,39 +69,52 @@ def publish(
     if attributes and file is not None:
         raise RequestError("give either one event as arguments, or a file")
     if attributes:
-        events: Iterator[Event] = iter([Event(_attributes(attributes), **context)])
+        rows: Iterator[Row] = iter([from_arguments(attributes)])
         total: int | None = 1
     else:
         if file is None and sys.stdin.isatty():
             raise RequestError("give an event as arguments (price=420), or --file, or JSON lines on stdin")
-        rows, total = _rows(file)
-        events = (_event(place, row, context) for place, row in rows)
+        rows, total = from_file(file)
+    Event({}, **context)  # which refuses what cannot be, before anybody is asked
     client = connect(*(broker or ()), token=token, ca=ca)
-    count = asyncio.run(_publish_events(client, events, total, advertisement))
+    count = asyncio.run(_publish_rows(client, rows, context, total, advertisement))
     if not attributes:
         typer.echo(f"{count} events published", err=True)
 
 
-async def _publish_events(
-    client: RemoteClient, events: Iterator[Event], total: int | None, advertisement: str | None
+async def _publish_rows(
+    client: RemoteClient,
+    rows: Iterator[Row],
+    context: dict[str, Any],
+    total: int | None,
+    advertisement: str | None,
 ) -> int:
     count = 0
     started = time.perf_counter()
     async with client as bus:
+        await _learn_types(bus, context["type"])
         if advertisement is not None:
             await bus.advertise(advertisement)
         with _progress(total) as progress:
             task = progress.add_task("publishing", total=total, rate="")
             try:
-                async for batch in _Feed(events):
+                async for batch in _Feed(event_of(row, context, bus.registry) for row in rows):
                     await bus.publish_all(batch)
                     count += len(batch)
                     rate = count / (time.perf_counter() - started)
                     progress.update(task, completed=count, rate=f"{rate:,.0f} events/s")
             except AngeliaError as error:
-                error.args = (f"{error} ({count} events were published before)",)
+                if total != 1:
+                    error.args = (f"{error} ({count} events were published before)",)
                 raise
     return count
+
+
+async def _learn_types(bus: RemoteClient, name: str | None = None) -> None:
+    """Have the broker tell the types that it knows, which come with or before its answer."""
+    if name is not None:
+        await bus.interest(Filter.of_type(name))  # a broker of Hermes asks for a type when it is named
+    await bus.interest("true")
 
 
 class _Feed:
@@ -178,115 +191,6 @@ def _progress(total: int | None) -> Progress:
     )
 
 
-def _attributes(texts: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise RequestError(f"{text!r} is no attribute; write it as name=value")
-        if name in found:
-            raise RequestError(f"the attribute {name!r} is given twice")
-        found[name] = _value(value)
-    return found
-
-
-def _value(text: str) -> Any:
-    """A number, a boolean or a timestamp where it reads as one; a string otherwise, or in quotes."""
-    if text.startswith("t"):
-        with suppress(EventError):
-            return parse_timestamp(text[1:].strip('"'))
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, str | int | float | bool | list) else text
-
-
-def _event(place: str, row: dict[str, Any], context: dict[str, Any]) -> Event:
-    """An event of a row: what is under `@type`, `@id`, … is its context."""
-    given = {name[1:]: value for name, value in row.items() if name[:1] == "@" and value is not None}
-    attributes = {name: value for name, value in row.items() if name[:1] != "@"}
-    try:
-        if isinstance(given.get("time"), str):
-            given["time"] = parse_timestamp(given["time"])
-        unknown = given.keys() - {"type", "source", "subject", "id", "time"}
-        if unknown:
-            raise EventError(f"there is no context @{sorted(unknown)[0]}")
-        return Event(attributes, **{**context, **given})
-    except EventError as error:
-        raise type(error)(f"{place}: {error}") from None
-
-
-def _rows(file: Path | None) -> tuple[Iterator[tuple[str, dict[str, Any]]], int | None]:
-    """The rows of a file with their places, and how many there are if that is known."""
-    try:
-        if file is None or str(file) == "-":
-            # Not sys.stdin: a thread that waits for that keeps the program from ending.
-            return _json_lines("stdin", open(sys.stdin.fileno(), encoding="utf-8", closefd=False)), None
-        if file.suffix == ".parquet":
-            return _parquet(file)
-        stream = file.open(encoding="utf-8", newline="" if file.suffix == ".csv" else None)
-    except OSError as error:
-        raise RequestError(f"cannot read {file}: {error.strerror}") from None
-    return (_csv if file.suffix == ".csv" else _json_lines)(str(file), stream), None
-
-
-def _decoded(name: str, stream: Any) -> Iterator[str]:
-    """The lines of a stream; what is wrong with it is told as an error of ours."""
-    number = 0
-    try:
-        for number, line in enumerate(stream, 1):  # noqa: B007 - it is told
-            yield line
-    except UnicodeDecodeError as error:
-        raise EventError(f"{name}, after line {number}: not valid UTF-8: {error.reason}") from None
-    except OSError as error:
-        raise RequestError(f"cannot read {name}: {error.strerror}") from None
-
-
-def _json_lines(name: str, stream: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(_decoded(name, stream), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise EventError(f"{name}, line {number}: not valid JSON: {error}") from None
-            if not isinstance(row, dict):
-                raise EventError(f"{name}, line {number}: an event is a JSON object")
-            yield f"{name}, line {number}", row
-
-
-def _csv(name: str, stream: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    reader = csv.DictReader(_decoded(name, stream))
-    try:
-        for row in reader:
-            place = f"{name}, line {reader.line_num}"
-            if None in row or None in row.values():
-                raise EventError(f"{place}: not as many values as there are columns")
-            yield place, {key: _value(value) for key, value in row.items() if value != ""}
-    except csv.Error as error:
-        raise EventError(f"{name}, line {reader.line_num}: {error}") from None
-
-
-def _parquet(file: Path) -> tuple[Iterator[tuple[str, dict[str, Any]]], int]:
-    try:
-        import pyarrow.parquet as pq
-    except ModuleNotFoundError:
-        raise RequestError("Parquet needs pyarrow: pip install 'angelia[match]'") from None
-    try:
-        opened = pq.ParquetFile(file)
-    except Exception as error:  # pyarrow raises what it likes
-        raise RequestError(f"{file} is not a Parquet file: {error}") from None
-
-    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
-        number = 0
-        for batch in opened.iter_batches(batch_size=4096):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"{file}, row {number}", row
-
-    return rows(), opened.metadata.num_rows
-
-
 # ---------------------------------------------------------------- subscribe
 
 
@@ -294,6 +198,10 @@ def subscribe(
     wanted: Annotated[str, typer.Argument(metavar="FILTER", help="A filter or pattern: 'price < 500'.")],
     count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
     seconds: Annotated[float | None, typer.Option("--for", help="End after so many seconds.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="First what was published from this time on, as 2026-01-01T00:00:00Z."),
+    ] = None,
     broker: Broker = None,
     token: Token = None,
     ca: Ca = None,
@@ -302,18 +210,14 @@ def subscribe(
     if seconds is not None and seconds <= 0:
         raise RequestError("--for takes a number of seconds above 0")
     with suppress(KeyboardInterrupt):
-        asyncio.run(_print_events(wanted, count, seconds, list(broker or ()), token, ca))
+        client = connect(*(broker or ()), token=token, ca=ca)
+        asyncio.run(_print_events(client, wanted, count, seconds, since))
 
 
 async def _print_events(
-    wanted: str,
-    count: int | None,
-    seconds: float | None,
-    brokers: list[str],
-    token: str | None,
-    ca: Path | None,
+    client: RemoteClient, wanted: str, count: int | None, seconds: float | None, since: str | None
 ) -> None:
-    async with connect(*brokers, token=token, ca=ca) as bus, bus.subscribe(wanted) as events:
+    async with client as bus, bus.subscribe(wanted, since=since) as events:
         left = count
         async for item in _for(events, seconds):
             found = [as_json(event) for event in item] if isinstance(item, tuple) else as_json(item)
@@ -357,6 +261,8 @@ def _list_types(broker: Broker = None, token: Token = None, ca: Ca = None) -> No
     async def run(bus: RemoteClient) -> None:
         registry = bus.registry
         table = Table("type", "parent", "version", "attributes", box=None)
+        for column in table.columns:
+            column.overflow = "fold"  # a name that is cut off is of no use
         for name in sorted(registry):
             known = registry.get(name)
             own = ", ".join(f"{key}: {attribute}" for key, attribute in known.attributes.items())
@@ -376,8 +282,7 @@ def _show_type(
     """Print an event type as JSON Schema."""
 
     async def run(bus: RemoteClient) -> None:
-        await bus.interest(Filter.of_type(name))  # a broker of Hermes asks for a type when it is named,
-        await bus.interest("true")  # and tells it after its answer
+        await _learn_types(bus, name)
         typer.echo(json.dumps(to_json_schema(bus.registry.get(name), bus.registry), indent=2))
 
     asyncio.run(_with_bus(run, broker, token, ca))
@@ -426,5 +331,5 @@ def _remove_type(
 
 async def _with_bus(run: Any, brokers: list[str] | None, token: str | None, ca: Path | None) -> None:
     async with connect(*(brokers or ()), token=token, ca=ca) as bus:
-        await bus.interest("true")  # what the broker knows has come with its answer
+        await _learn_types(bus)
         await run(bus)

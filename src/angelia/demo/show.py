@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,7 +91,9 @@ def run(limit: int | None) -> bool:
             )
             traffic = asyncio.run(_publish(console, network, events, subscribers, expected))
         finally:
-            network.stop_surely()
+            is_over = network.stop_surely()
+        if is_over:
+            raise KeyboardInterrupt
         right = _compare(console, expected, subscribers)
         _tell_traffic(console, traffic, len(events), "all delivered" if right else "not all delivered")
         right = _pipeline(console, Path(folder), subscribers) and right
@@ -98,8 +101,9 @@ def run(limit: int | None) -> bool:
         f"\n{'[green]All as it should be' if right else '[red]Not as it should be'}[/] after "
         f"{time.perf_counter() - started:.0f} s."
     )
+    command = "angelia" if shutil.which("angelia") else Path(sys.executable).with_name("angelia")
     console.print(
-        "Next: [bold]angelia up[/bold] keeps a network for playing; "
+        f"Next: [bold]{command} up[/bold] keeps a network for playing; "
         "[bold]angelia subscribe 'price < 500'[/bold] and [bold]angelia publish price=420[/bold] use it; "
         "the guides are in docs/."
     )

@@ -60,6 +60,8 @@ class Attribute:
 
     def in_(self, *values: object) -> Filter:
         """One of the values."""
+        if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset):
+            raise FilterError("in_ takes the values themselves: in_(1, 2), or in_(*values) for a list")
         return self._filter(operators.one_of(values))
 
     def is_(self, kind: str) -> Filter:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from angelia.errors import FilterError, FilterLimitError
+from angelia.errors import EventError, FilterError, FilterLimitError
 from angelia.event import Event, Value
 from angelia.filter.conjunction import Condition, Conjunction, is_a
 from angelia.filter.normal import FALSE, TRUE, Disjunction, complement, expand, product, union
@@ -42,6 +42,8 @@ class Filter:
     _text: str | None
 
     def __init__(self, conjunctions: Disjunction = TRUE) -> None:
+        if isinstance(conjunctions, str):
+            raise FilterError("a filter is made of a text with Filter.parse(text)")
         object.__setattr__(self, "conjunctions", conjunctions)
         object.__setattr__(self, "_hash", hash(conjunctions))
         object.__setattr__(self, "_text", None)
@@ -70,6 +72,7 @@ class Filter:
 
     def matches(self, event: Event, registry: TypeRegistry | None = None) -> bool:
         """Whether an event matches."""
+        _check_event(event)
         return any(conjunction.matches(event, registry) for conjunction in self.conjunctions)
 
     def covers(self, other: Filter, registry: TypeRegistry | None = None) -> bool:
@@ -77,18 +80,19 @@ class Filter:
 
         Sound always; complete between single alternatives, but for `contains` and `matches`.
         """
-        mine, theirs = self.conjunctions, other.conjunctions
+        mine, theirs = self.conjunctions, _alternatives(other)
         if len(mine) == 1 and len(theirs) == 1:  # nearly always
             return mine[0].covers(theirs[0], registry)
         return all(any(a.covers(b, registry) for a in mine) for b in theirs)
 
     def overlaps(self, other: Filter, registry: TypeRegistry | None = None) -> bool:
         """Whether some event, with one value an attribute, is matched by both."""
-        pairs = (a.intersection(b) for a in self.conjunctions for b in other.conjunctions)
+        pairs = (a.intersection(b) for a in self.conjunctions for b in _alternatives(other))
         return any(pair is not None and pair.is_possible(registry) for pair in pairs)
 
     def explain(self, event: Event, registry: TypeRegistry | None = None) -> Explanation:
         """Which constraints an event satisfies and which not, for each alternative."""
+        _check_event(event)
         alternatives = tuple(
             tuple(_verdicts(conjunction, event, registry)) for conjunction in self.conjunctions
         )
@@ -143,6 +147,19 @@ class Filter:
 
     def __repr__(self) -> str:
         return f"Filter({str(self)!r})"
+
+
+def _check_event(event: object) -> None:
+    if not isinstance(event, Event):
+        raise EventError(
+            f"a filter is asked about an Event, not {type(event).__name__}; make one: Event({{…}})"
+        )
+
+
+def _alternatives(other: Filter) -> Disjunction:
+    if not isinstance(other, Filter):
+        raise FilterError(f"a filter is compared with a Filter, not {type(other).__name__}; see Filter.parse")
+    return other.conjunctions
 
 
 _SURELY_SMALL = 4096  # characters of text times alternatives: canonical text is a few times longer at most

@@ -66,10 +66,15 @@ def up(
 
 def _watch(network: LocalNetwork) -> None:
     """Show a table that is up to date until Ctrl-C or SIGTERM."""
-    with Live(_table(network), console=Console(), auto_refresh=False) as live:
-        while True:
-            time.sleep(1.0)
-            live.update(_table(network), refresh=True)
+    console = Console()
+    try:
+        with Live(_table(network), console=console, auto_refresh=False) as live:
+            while True:
+                time.sleep(1.0)
+                live.update(_table(network), refresh=True)
+    finally:
+        if not console.is_terminal:
+            console.print()  # rich ends the last line on terminals only
 
 
 def status(directory: Directory = None) -> None:

@@ -142,7 +142,8 @@ class LocalNetwork:
         process = self._processes.get(name)
         if process is not None and process.poll() is not None:
             lines = self.log(name).read_text("utf-8", "replace").strip().splitlines()
-            raise BrokerError(f"{name} did not start: {lines[-1] if lines else 'it said nothing'}")
+            said = lines[-1].removeprefix("error: ") if lines else "it said nothing"
+            raise BrokerError(f"{name} did not start: {said}")
 
     def wait_linked(self) -> None:
         """Wait until every link is there."""
@@ -200,15 +201,17 @@ class LocalNetwork:
         with suppress(FileNotFoundError, NotADirectoryError):
             (self.directory / "network.json").unlink()
 
-    def stop_surely(self) -> None:
-        """Stop all brokers, however often somebody presses Ctrl-C meanwhile."""
+    def stop_surely(self) -> bool:
+        """Stop all brokers, however often somebody presses Ctrl-C meanwhile; whether somebody did."""
         numbers = signal.SIGINT, signal.SIGTERM
-        before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+        asked: list[int] = []
+        before = [signal.signal(number, lambda got, _: asked.append(got)) for number in numbers]
         try:
             self.stop()
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
+        return bool(asked)
 
     def _signal(self, broker: LocalBroker, number: signal.Signals) -> bool:
         if not self._is_alive(broker):

@@ -9,7 +9,7 @@ import gc
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from angelia.errors import EventError, MatcherError, UnknownFilterError
 from angelia.event import Event
@@ -56,6 +56,8 @@ class Matcher:
     """
 
     def __init__(self, registry: TypeRegistry | None = None, *, engine: Engine = "auto") -> None:
+        if engine not in get_args(Engine):
+            raise MatcherError(f"there is no engine {engine!r}; there are {', '.join(get_args(Engine))}")
         self._registry = registry
         self._engine = engine
         self._store = Store(registry, self._is_compiled)

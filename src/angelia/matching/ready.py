@@ -37,7 +37,7 @@ class Readiness:
         self._waiting: list[WeakMethod[Callable[[], None]]] = []
         missing = [name for name in ("numpy", "numba") if not _is_installed(name)]
         if missing:
-            self.problem = f"{' and '.join(missing)} is not installed; pip install angelia[match]"
+            self.problem = f"no {' and no '.join(missing)} installed: pip install 'angelia[match]'"
 
     def prepare(self, then: Callable[[], None]) -> None:
         """See to it, in the background, that it gets ready; `then`, a method, is called when it is."""

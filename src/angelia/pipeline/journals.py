@@ -36,7 +36,7 @@ class Traffic(NamedTuple):
     | table     | columns                                                                        |
     |-----------|--------------------------------------------------------------------------------|
     | `links`   | `from`, `to`, `kind`, `sent`, `received`, `dropped`                            |
-    | `hops`    | `hops`, `deliveries`                                                           |
+    | `hops`    | `hops` (-1: not known), `deliveries`                                           |
     | `latency` | `hops` (null: all), `deliveries`, `mean`, `p50`, `p90`, `p99`, `max`, in seconds |
     | `waste`   | `from`, `to`, `kind`, `messages`, `wasted`, of messages that events caused     |
     """
@@ -48,7 +48,10 @@ class Traffic(NamedTuple):
 
 
 def read_journal(spark: SparkSession, *paths: str | Path) -> DataFrame:
-    """A journal as a data frame. Not of several runs: what they number, they number alike."""
+    """A journal as a data frame: those of all brokers of a network, or that of one simulation.
+
+    Not of several simulations: what they number, they number alike.
+    """
     kinds = {Path(path).suffix for path in paths}
     missing = [str(path) for path in paths if not Path(path).exists()]
     if missing:
@@ -90,6 +93,8 @@ def _deliveries(journal: DataFrame) -> tuple[DataFrame, DataFrame]:
         F.col("number").alias("cause"), F.col("time").alias("begun")
     )
     delivered = journal.where("record = 'delivery'").join(requests, "cause")
+    delivered = delivered.join(_distances(journal), ["cause", "at"], "left")
+    delivered = delivered.withColumn("hops", F.coalesce("hops", "distance", F.lit(-1)))
     delivered = delivered.withColumn("latency", F.col("time") - F.col("begun"))
     hops = delivered.groupBy("hops").agg(F.count("*").alias("deliveries")).orderBy("hops")
     names = [f"p{100 * p:g}" if p < 1 else "max" for p in PERCENTILES]
@@ -104,6 +109,43 @@ def _deliveries(journal: DataFrame) -> tuple[DataFrame, DataFrame]:
         .orderBy(F.col("hops").asc_nulls_first())
     )
     return hops, latency
+
+
+def _distances(journal: DataFrame) -> DataFrame:
+    """How many links an event had come when it came to a broker, where the journal does not say."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    untold = journal.where("hops is null and cause != 0")
+    first = F.min_by("peer", "time").alias("peer")
+    came = untold.where("record = 'received'").groupBy("cause", "at").agg(first)
+    began = untold.where("record = 'request'").select("cause", "at", F.lit(None).cast("string").alias("peer"))
+    ways = began.unionByName(came).groupBy("cause").agg(F.collect_list(F.struct("at", "peer")).alias("ways"))
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pylist(
+                [
+                    {"cause": cause, "at": at, "distance": distance}
+                    for cause, ways in zip(*batch.to_pydict().values(), strict=True)
+                    for at, distance in _from_origin(ways).items()
+                ],
+                pa.schema({"cause": pa.int64(), "at": pa.string(), "distance": pa.int32()}),
+            )
+
+    return ways.mapInArrow(run, "cause bigint, at string, distance int")
+
+
+def _from_origin(ways: list[dict[str, str | None]]) -> dict[str, int]:
+    """How far each broker is from the one where it began, which got it from nobody (`peer` is None)."""
+    before = {way["at"]: way["peer"] for way in sorted(ways, key=lambda way: way["peer"] is None)}
+    found: dict[str, int] = {}
+    for broker in before:
+        steps, at = 0, broker
+        while steps <= len(before) and before.get(at) is not None:
+            steps, at = steps + 1, before[at]
+        if broker is not None and at in before and steps <= len(before):
+            found[broker] = steps
+    return found
 
 
 # ---------------------------------------------------------------- waste

@@ -37,14 +37,14 @@ p { margin: 6px 0 12px; } .soft { color: var(--soft); }
 .cards { display: flex; flex-wrap: wrap; gap: 12px; margin: 20px 0; }
 .card { border: 1px solid var(--line); border-radius: 8px; padding: 10px 16px; min-width: 120px; }
 .card b { display: block; font-size: 21px; font-variant-numeric: tabular-nums; } .card span { color: var(--soft); font-size: 13px; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 16px; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(480px, 100%), 1fr)); gap: 16px; }
 figure { margin: 0; max-width: 540px; } figcaption { color: var(--soft); font-size: 13px; } svg { width: 100%; height: auto; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th { text-align: left; color: var(--soft); font-weight: 600; border-bottom: 2px solid var(--line); white-space: nowrap; }
 td, th { padding: 5px 12px 5px 0; vertical-align: top; } td { border-bottom: 1px solid var(--line); }
 td.n + td:not(.n), th.n + th:not(.n) { padding-left: 16px; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-code { font: 12px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; } code.w { white-space: nowrap; }
+code { font: 12px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; display: inline-block; min-width: 9em; } code.w { white-space: nowrap; }
 .bar { display: inline-block; height: 9px; background: var(--fill); border-radius: 2px; margin-right: 6px; opacity: .75; }
 """  # noqa: E501 - a style sheet
 
@@ -251,7 +251,7 @@ def _covering(facts: Facts) -> str:
     first, last = (next(iter(steps.values()), 0), list(steps.values())[-1] if steps else 0)
     return (
         "<h2>Covering and merging</h2>"
-        f"<p>A broker would keep {last:,} filters instead of {first:,}, and forward exactly the same events: "
+        f"<p>A broker would keep {last:,} of {first:,} filters, and forward exactly the same events: "
         "filters that another one covers need not be kept, and filters that differ in one attribute only can "
         "become one.</p>"
         f'<div class="plots">{_plot(saved, "Filters that a broker has to keep", 2.2)}</div>'

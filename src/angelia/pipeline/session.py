@@ -19,6 +19,7 @@ __all__ = ["DEFAULTS", "open_session", "parse_conf"]
 
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",  # events are in UTC, and so are the days of a lake
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # which says so to other readers, too
     "spark.sql.caseSensitive": "true",  # as attributes are
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",  # what the matcher encodes at once
@@ -46,10 +47,12 @@ def open_session(
 
     Without `master`, that of `conf` or of Spark's own configuration counts, and else `local[*]`.
     """
-    from pyspark.conf import SparkConf
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
+    try:
+        from pyspark.conf import SparkConf
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise PipelineError(f"the pipeline needs {error.name}: pip install 'angelia[pipeline]'") from None
     given = dict(conf or {})
     os.environ["JAVA_HOME"] = str(java_home())
     where = master or given.get("spark.master") or os.environ.get("MASTER") or "local[*]"

@@ -48,6 +48,7 @@ def ls(
             typer.echo(json.dumps(asdict(row)))
         return
     table = Table("type", "files", "rows", "bytes", "from", "to", "not rolled", box=None)
+    table.columns[0].overflow = "fold"  # a name that is cut off is of no use
     for row in rows:
         counts = (f"{row.files:,}", f"{row.rows:,}", f"{row.bytes:,}")
         table.add_row(row.type, *counts, row.first, row.last, f"{row.unrolled:,}")

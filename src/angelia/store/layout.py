@@ -22,6 +22,8 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+from angelia.errors import LakeError
+
 __all__ = [
     "COMPACTED",
     "IMPORT",
@@ -217,6 +219,8 @@ def folder_names(path: Path) -> list[str]:
             return sorted(entry.name for entry in entries if entry.is_dir())
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise LakeError(f"cannot read {path}: {error.strerror}") from None
 
 
 def listed(path: Path) -> list[str]:

@@ -130,7 +130,6 @@ class LakeWriter:
         self._types = self._catalog.registry()
         self._types_seen = -1
         self._wal = wal_folder(self.lake, broker_id)
-        self._wal.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()  # guards what follows; nobody rolls while holding it
         self._rolling = threading.Lock()  # held by the one who rolls
         self._wake = threading.Condition(self._lock)
@@ -352,7 +351,11 @@ class LakeWriter:
     # ------------------------------------------------ beginning and end
 
     def _own(self) -> int:
-        owner = open_locked(self._wal / "lock", wait=False)
+        try:
+            self._wal.mkdir(parents=True, exist_ok=True)
+            owner = open_locked(self._wal / "lock", wait=False)
+        except OSError as error:
+            raise LakeError(f"cannot write to the lake {self.lake}: {error.strerror}") from None
         for _ in range(_PATIENCE):  # somebody may just have a look whether anybody has it
             if owner is not None:
                 break

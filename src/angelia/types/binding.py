@@ -111,6 +111,8 @@ def event_classes(cls: type[Any]) -> tuple[type[Any], ...]:
 
 
 def _binding(cls: type[Any]) -> _Binding:
+    if not isinstance(cls, type):
+        raise EventTypeError(f"an event type is an EventType or an event class, not {type(cls).__name__}")
     binding = vars(cls).get("__angelia__")
     if not isinstance(binding, _Binding):
         raise EventTypeError(f"{cls.__name__} is not an event type; decorate it with @event_type")

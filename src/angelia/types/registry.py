@@ -57,6 +57,10 @@ class TypeRegistry:
 
         To add an equal definition again is fine and changes nothing.
         """
+        if not isinstance(event_type, EventType):
+            raise EventTypeError(
+                f"add an EventType, not {type(event_type).__name__}; see add_class for classes"
+            )
         known = self._entries.get(event_type.name)
         if known is not None:
             return _added_before(event_type, known.event_type, by)

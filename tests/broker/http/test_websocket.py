@@ -67,7 +67,7 @@ async def test_who_sends_faster_than_can_be_published_is_not_read_from():
 
 @pytest.mark.parametrize("offered", [(), ("mqtt",), ("cloudevents.avro",)])
 @asynchronous
-async def test_without_the_sub_protocol_it_is_refused(offered):
+async def test_without_the_sub_protocol_it_is_refused(offered, caplog):
     async with door() as opened:
         with pytest.raises(InvalidStatus) as caught:
             await ws(opened, subprotocols=offered)
@@ -75,6 +75,7 @@ async def test_without_the_sub_protocol_it_is_refused(offered):
         assert response.status_code == 400
         assert response.headers["content-type"] == "application/problem+json"
         assert PROTOCOL in json.loads(response.body)["detail"]
+    assert not caplog.records  # it is no fault of the broker's
 
 
 @asynchronous

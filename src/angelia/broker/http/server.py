@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import Iterator
@@ -137,8 +138,14 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what uvicorn says of each handshake that was refused with a proper answer."""
+    return "returned without completing handshake" not in record.getMessage()
+
+
 def _config(app: Starlette, settings: Settings, tls: ssl.SSLContext | None) -> uvicorn.Config:
     protocol = type("Protocol", (_Protocol,), {"header_timeout": settings.header_timeout})
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     options: dict[str, Any] = {"ssl_context_factory": lambda config, default: tls} if tls else {}
     return uvicorn.Config(
         app,
