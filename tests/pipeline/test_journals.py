@@ -4,10 +4,12 @@ import json
 import time
 
 import pytest
+from typer.testing import CliRunner
 
 from angelia import Event, connect_sync
 from angelia.local import LocalNetwork
 from angelia.pipeline import read_journal, traffic
+from angelia.pipeline.cli import app
 from angelia.pipeline.errors import PipelineError
 from angelia.pipeline.sweeping import sweep
 from angelia.sim import scenario
@@ -87,6 +89,15 @@ def test_filtering_near_the_source_wastes_nothing_and_flooding_does(spark, table
 def test_both_forms_of_a_journal_say_the_same(spark, outcome, tables):
     lines = traffic(read_journal(spark, outcome[0] / "journal.jsonl"))
     assert lines.links.toArrow().to_pylist() == tables["links"]
+
+
+def test_lines_that_are_no_records_are_told(spark, outcome, tmp_path):
+    whole = (outcome[0] / "journal.jsonl").read_text()
+    (tmp_path / "torn.jsonl").write_text(whole + '{"time":1.5,"rec')
+    result = CliRunner().invoke(app, ["traffic", str(tmp_path / "torn.jsonl")])
+    assert result.exit_code == 0
+    assert "left out: 1 lines" in result.stderr
+    assert "latency" in result.stdout
 
 
 def test_a_journal_of_another_kind_is_refused(spark, tmp_path):

@@ -282,7 +282,12 @@ def traffic(
         from angelia.pipeline.progress import shown
         from angelia.pipeline.tables import print_frame
 
-        for name, frame in tables(read_journal(spark, *journal).cache())._asdict().items():
+        records = read_journal(spark, *journal).cache()
+        with shown(spark, "reading"):
+            torn = records.where("record is null").count()  # a broker that was killed leaves half a line
+        if torn:
+            print(f"left out: {torn:,} lines that are no records of a journal", file=sys.stderr)
+        for name, frame in tables(records)._asdict().items():
             with shown(spark, name):
                 rows = frame.toArrow()
             print_frame(name, rows)
