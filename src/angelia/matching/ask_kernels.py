@@ -158,14 +158,17 @@ def _list_of(context: Array, walk: Walk, found: int) -> Object:
     if result == 0:
         return result
     ids, objects = _i64_at(context[C_IDS]), _i64_at(context[C_OBJECTS])
+    items = _i64_at(_words_in(result)[1])  # after the size, as in CPython's `listobject.h`
     for i in range(found):
         owner = np.int64(walk.owners[i])
         if context[C_OBJECTS] == 0:
-            each = capi.new_int(ids[owner])
+            items[i] = capi.new_int(ids[owner])
+            if items[i] == 0:
+                capi.drop_reference(result)
+                return np.int64(0)
         else:
-            each = objects[owner]
-            capi.new_reference(each)
-        capi.list_set(result, i, each)
+            capi.new_reference(objects[owner])
+            items[i] = objects[owner]
     return result
 
 

@@ -21,14 +21,13 @@ from angelia.matching.jit import at_address, stamp
 __all__ = [
     "OBJECT",
     "OVERHEAD",
-    "bytes_data",
     "dict_get",
     "dict_next",
+    "drop_reference",
     "float_value",
     "int_value",
     "int_value_of",
     "list_new",
-    "list_set",
     "lock_back",
     "method",
     "new_int",
@@ -50,14 +49,13 @@ def _function(name: str, result: Any, *arguments: Any) -> Any:
 dict_get = _function("PyDict_GetItemWithError", OBJECT, OBJECT, OBJECT)  # borrowed, or 0
 dict_next = _function("PyDict_Next", types.int32, OBJECT, types.intp, types.intp, types.intp)
 tuple_item = _function("PyTuple_GetItem", OBJECT, OBJECT, types.intp)  # borrowed
-bytes_data = _function("PyBytes_AsString", types.intp, OBJECT)
 float_value = _function("PyFloat_AsDouble", types.float64, OBJECT)
 int_value = _function("PyLong_AsLongLong", types.int64, OBJECT)
 int_value_of = _function("PyLong_AsLongLongAndOverflow", types.int64, OBJECT, types.intp)
 new_int = _function("PyLong_FromLongLong", OBJECT, types.int64)
 list_new = _function("PyList_New", OBJECT, types.intp)
-list_set = _function("PyList_SetItem", types.int32, OBJECT, types.intp, OBJECT)  # takes the reference
 new_reference = _function("Py_IncRef", types.void, OBJECT)
+drop_reference = _function("Py_DecRef", types.void, OBJECT)
 unlock = _function("PyEval_SaveThread", types.intp)
 lock_back = _function("PyEval_RestoreThread", types.void, types.intp)
 
