@@ -58,6 +58,7 @@ __all__ = [
     "PublishAll",
     "Published",
     "Reach",
+    "Recipients",
     "Refusal",
     "RemoveType",
     "Reply",
@@ -563,12 +564,14 @@ class Published(_Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-class Deliver(_Struct, frozen=True):
-    """Deliver an event to a client, once, for those of its parties that want it."""
+Recipients = tuple[tuple[str, frozenset[str]], ...]  # clients, by name, each with some of its parties
 
-    client: str
-    identities: frozenset[str]
+
+class Deliver(_Struct, frozen=True):
+    """Deliver an event to clients: to each once, for those of its parties that want it."""
+
     event: Event
+    to: Recipients
 
 
 class DeliverSequence(_Struct, frozen=True):

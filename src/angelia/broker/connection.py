@@ -230,16 +230,39 @@ class Connection(asyncio.Protocol):
         """Send an item of a batch (see `batch`), which may be dropped."""
         if self._is_closing:
             return
-        batch, size = self._open, len(item)
-        if batch is None or batch.size >= _BATCH_BYTES or len(batch.items) >= _BATCH:
-            batch = self._open = _Batch()
-            self._queue.append(batch)
+        batch, size = self._batch_with_room(), len(item)
         batch.items.append(item)
         batch.size += size
         self.queued += 1
         self.queued_bytes += size
         if not self._is_flushing:
             self._flush_soon()
+
+    def put_all(self, items: list[bytes]) -> None:
+        """Send several items, each as `put` does."""
+        if self._is_closing:
+            return
+        largest, start = max(map(len, items)), 0
+        while start < len(items):
+            batch = self._batch_with_room()
+            room = min(_BATCH - len(batch.items), (_BATCH_BYTES - batch.size) // largest)
+            some = items[start : start + max(1, room)]
+            size = sum(map(len, some))
+            batch.items.extend(some)
+            batch.size += size
+            self.queued += len(some)
+            self.queued_bytes += size
+            start += len(some)
+        if not self._is_flushing:
+            self._flush_soon()
+
+    def _batch_with_room(self) -> _Batch:
+        """The last in the queue, or a new one."""
+        batch = self._open
+        if batch is None or batch.size >= _BATCH_BYTES or len(batch.items) >= _BATCH:
+            batch = self._open = _Batch()
+            self._queue.append(batch)
+        return batch
 
     def put_frame(self, frame: bytes) -> None:
         """Send an encoded frame, which may be dropped."""

@@ -176,11 +176,11 @@ class Router(ABC):
 
     def _sent(self, notification: Notify, audience: Audience, hops: Collection[str]) -> Routed:
         """A notification goes to the parties and monitors of an audience, and on to some peers."""
-        if audience is NOBODY and not hops:
-            return NOWHERE
+        if not (hops or audience.patterns):
+            return audience.here
         sends = [Send(hop, notification) for hop in hops]
         if not audience.patterns:
-            return Routed(audience.parties, sends) if audience.parties or sends else NOWHERE
+            return Routed(audience.parties, sends)
         found = self._occurred(self.monitors.see(sorted(audience.patterns, key=str), notification.event))
         return Routed(audience.parties, [*found.sends, *sends], found.sequences)
 
@@ -228,6 +228,7 @@ class Audience(NamedTuple):
     parties: frozenset[str]
     peers: frozenset[str]
     patterns: frozenset[Pattern]
+    here: Routed  # where a notification goes that only local parties want
 
     @classmethod
     def of(cls, interfaces: Iterable[Interface]) -> Audience:
@@ -286,8 +287,9 @@ class _Subscribers:
     def audience(self) -> Audience:
         """All of them: the same object until one comes or goes, so that its hash is worked out once."""
         if self._audience is None:
-            kinds = (self.parties, self.peers, self.patterns)
-            self._audience = Audience(*map(frozenset, kinds))  # type: ignore[arg-type]
+            self._audience = _audience(
+                frozenset(self.parties), frozenset(self.peers), frozenset(self.patterns)
+            )
         return self._audience
 
     def interfaces(self) -> set[Interface]:
@@ -295,7 +297,12 @@ class _Subscribers:
         return {*map(Party, self.parties), *map(Peer, self.peers), *map(Monitor, self.patterns)}
 
 
-NOBODY = Audience(frozenset(), frozenset(), frozenset())
+_NONE: frozenset[Any] = frozenset()
+NOBODY = Audience(_NONE, _NONE, _NONE, NOWHERE)
+
+
+def _audience(parties: frozenset[str], peers: frozenset[str], patterns: frozenset[Pattern]) -> Audience:
+    return Audience(parties, peers, patterns, Routed(parties, []) if parties else NOWHERE)
 
 
 def _united(found: list[_Subscribers]) -> Audience:
@@ -303,10 +310,10 @@ def _united(found: list[_Subscribers]) -> Audience:
         return NOBODY
     if len(found) == 1:
         return found[0].audience
-    return Audience(
-        frozenset().union(*[each.parties for each in found]),
-        frozenset().union(*[each.peers for each in found]),
-        frozenset().union(*[each.patterns for each in found if each.patterns]),
+    return _audience(
+        _NONE.union(*[each.parties for each in found]),
+        _NONE.union(*[each.peers for each in found if each.peers]),
+        _NONE.union(*[each.patterns for each in found if each.patterns]),
     )
 
 
