@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Part of asyncio's protocol."""
-        self.last_received = self._loop.time()
+        self.last_received = now = self._loop.time()
         if self._is_closing:
             return
         try:
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         except WireError as error:
             self.close(str(error))
         if not self._is_working:
-            self._work(self._loop.time() + _SLICE)
+            self._work(now + _SLICE)
 
     def _work(self, until: float) -> None:
         """Process what has come in; at most until a time, and then others are due."""
