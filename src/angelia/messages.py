@@ -8,6 +8,7 @@ given, together with the time; an *effect* is what it wants done. All are immuta
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import msgspec
 
@@ -564,7 +565,13 @@ class Published(_Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-Recipients = tuple[tuple[str, frozenset[str]], ...]  # clients, by name, each with some of its parties
+class Recipients(tuple[tuple[str, frozenset[str]], ...]):
+    """Clients by name, each with some of its parties. Those that come again are the same object.
+
+    `plan` is the driver's: how it delivers to them.
+    """
+
+    plan: Any = None
 
 
 class Deliver(_Struct, frozen=True):

@@ -289,7 +289,7 @@ class Node:
         by_client: dict[str, list[str]] = {}
         for identity in parties:
             by_client.setdefault(self._clients[identity], []).append(identity)
-        return tuple([(client, frozenset(by_client[client])) for client in sorted(by_client)])
+        return Recipients([(client, frozenset(by_client[client])) for client in sorted(by_client)])
 
     def _client_down(self, gone: ClientDown, now: float) -> list[Effect]:
         self.router.client_gone(gone.client)

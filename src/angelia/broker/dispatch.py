@@ -32,18 +32,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatch", "events_in"]
 
-_MAX_PLANS, _MAX_KEPT = 4096, 32  # that are kept, and subscriptions in one of these
 _TYPE = attrgetter("type")
 
 
 class _Plan(NamedTuple):
     """Where events go that have the same recipients."""
 
-    to: Recipients
+    epoch: int
     puts: tuple[Callable[[bytes], None], ...]  # those who take an item …
     heads: tuple[bytes, ...]  # … and what stands before the event in it
     sessions: frozenset[ClientSession]  # theirs
-    inside: Recipients  # those within this process
+    inside: tuple[tuple[str, frozenset[str]], ...]  # those within this process
+
+
+_NO_PLAN = _Plan(-1, (), (), frozenset(), ())
 
 
 class _Sent:
@@ -69,14 +71,11 @@ class Dispatch:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        # By the identity of recipients, which stay alive in here; a plan is made when they come again.
-        self._met: dict[int, Recipients] = {}
-        self._plans: dict[int, _Plan] = {}
+        self._epoch = 0  # plans of another one are no good
 
     def forget_plans(self) -> None:
         """A client came, or left, or will look at its events in another way."""
-        self._met.clear()
-        self._plans.clear()
+        self._epoch += 1
 
     def perform(self, effects: Iterable[Effect], given: Input) -> list[Effect]:
         """Do what the node wants; returns the effects for clients within this process."""
@@ -98,8 +97,9 @@ class Dispatch:
         event, to = effect.event, effect.to
         data = sent.encoded(event)
         sent.out[event.type] += len(to)
-        plan = self._plans.get(id(to)) or self._planned(to)
-        if plan is None:
+        plan = to.plan
+        if plan is None or plan.epoch != self._epoch:
+            to.plan = _NO_PLAN if plan is None else self._planned(to)  # it is worth it if they come again
             self._deliver_each(effect, data, sent, inside)
             return
         for put, head in zip(plan.puts, plan.heads):  # noqa: B905 - they are of one length, and it costs
@@ -107,7 +107,7 @@ class Dispatch:
         if len(sent.sessions) < len(self._broker.clients):
             sent.sessions |= plan.sessions
         if plan.inside:
-            inside.append(Deliver(event, plan.inside))
+            inside.append(Deliver(event, Recipients(plan.inside)))
 
     def _deliver_each(self, effect: Deliver, data: bytes, sent: _Sent, inside: list[Effect]) -> None:
         """Deliver without a plan."""
@@ -115,31 +115,24 @@ class Dispatch:
         for pair in effect.to:
             session = clients.get(pair[0])
             if session is None:
-                inside.append(Deliver(event, (pair,)))
+                inside.append(Deliver(event, Recipients((pair,))))
             else:
                 sent.sessions.add(session)
                 session.offer(pair[1], event, data)
 
-    def _planned(self, to: Recipients) -> _Plan | None:
-        """A plan, if it is worth it: if these recipients have come before, and no client is choosy."""
-        if self._met.get(id(to)) is not to:
-            if sum(len(identities) for _, identities in to) <= _MAX_KEPT:
-                if len(self._met) >= _MAX_PLANS:
-                    self.forget_plans()
-                self._met[id(to)] = to
-            return None
+    def _planned(self, to: Recipients) -> _Plan:
+        """A plan, unless a client has to look at the events."""
         clients = self._broker.clients
         known = [(clients[name], identities) for name, identities in to if name in clients]
         if any(session.is_choosy for session, _ in known):
-            return None
-        plan = self._plans[id(to)] = _Plan(
-            to,
+            return _NO_PLAN
+        return _Plan(
+            self._epoch,
             tuple([session.put for session, _ in known]),
             tuple([session.head(identities) for session, identities in known]),
             frozenset([session for session, _ in known]),
             tuple([pair for pair in to if pair[0] not in clients]),
         )
-        return plan
 
     def _send(self, effect: Send, sent: _Sent) -> None:
         link, message = self._broker.links.get(effect.peer), effect.message

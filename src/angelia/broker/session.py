@@ -336,7 +336,7 @@ class ClientSession:
         count, size = len(items), sum(map(len, items))
         self.delivered += count
         if connection.queued + count <= self.queue and connection.queued_bytes + size <= self._most_bytes:
-            connection.put_all(items)
+            connection.put_all(items, size)
         else:
             for item in items:
                 if self._has_room():

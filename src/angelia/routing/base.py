@@ -239,10 +239,11 @@ class Audience(NamedTuple):
 class _Subscribers:
     """The interfaces that subscribed to one filter, by what they are."""
 
-    __slots__ = ("_audience", "parties", "patterns", "peers")
+    __slots__ = ("_audience", "are_parties", "parties", "patterns", "peers")
 
     def __init__(self, interfaces: Iterable[Interface] = ()) -> None:
         self._audience: Audience | None = None
+        self.are_parties = True  # and nothing else
         self.parties: set[str] = set()
         self.peers: set[str] = set()
         self.patterns: set[Pattern] = set()
@@ -259,6 +260,7 @@ class _Subscribers:
                 self.peers.add(interface.name)
             case Monitor():
                 self.patterns.add(interface.pattern)
+        self.are_parties = not (self.peers or self.patterns)
 
     def remove(self, interface: Interface) -> None:
         """Forget one that is there."""
@@ -270,6 +272,7 @@ class _Subscribers:
                 self.peers.remove(interface.name)
             case Monitor():
                 self.patterns.remove(interface.pattern)
+        self.are_parties = not (self.peers or self.patterns)
 
     def __contains__(self, interface: Interface) -> bool:
         match interface:
@@ -310,11 +313,12 @@ def _united(found: list[_Subscribers]) -> Audience:
         return NOBODY
     if len(found) == 1:
         return found[0].audience
-    return _audience(
-        _NONE.union(*[each.parties for each in found]),
-        _NONE.union(*[each.peers for each in found if each.peers]),
-        _NONE.union(*[each.patterns for each in found if each.patterns]),
-    )
+    parties = _NONE.union(*[each.parties for each in found])
+    others = [each for each in found if not each.are_parties]
+    if not others:
+        return _audience(parties, _NONE, _NONE)
+    peers = _NONE.union(*[each.peers for each in others])
+    return _audience(parties, peers, _NONE.union(*[each.patterns for each in others]))
 
 
 class Interests:
