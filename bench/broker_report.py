@@ -32,6 +32,12 @@ def _latencies(rows: Rows, clients: str, peer: str) -> float | None:
     return _ratio(find(rows, "Angelia", clients, "p99_ms"), find(rows, peer, clients, "p99_ms"))
 
 
+def _same_rate(rows: Rows) -> float | None:
+    """The latencies at one rate: half of what NATS reached."""
+    ours = find(rows, "Angelia", "Python", "at_peers_half_load")
+    return _ratio(ours["p99_ms"] if ours else None, find(rows, "NATS broadcast", "Python", "p99_ms"))
+
+
 def _kept(rows: Rows, clients: str) -> float | None:
     """What is left of the throughput with ten times the subscriptions."""
     few = find(rows, "Angelia", clients, "events_per_s", MIDDLE)
@@ -66,6 +72,7 @@ TARGETS: tuple[tuple[str, str, float, Measure], ...] = (
         2,
         lambda r: _latencies(r, "Python", "NATS broadcast"),
     ),
+    ("Python, p99, both at half load of NATS: Angelia / NATS broadcast", AT_MOST, 2, _same_rate),
     ("raw, events/s: 10,000 / 1,000 subscriptions", AT_LEAST, 0.6, lambda r: _kept(r, "raw")),
     ("Python, events/s: 10,000 / 1,000 subscriptions", AT_LEAST, 0.6, lambda r: _kept(r, "Python")),
 )
@@ -100,6 +107,7 @@ def section(result: dict[str, Any]) -> str:
         _targets_table(result["targets"]),
         "### Events a second\n\n" + _figures(rows, counts, lambda row: short(row["events_per_s"])),
         LATENCY + _figures(rows, counts, lambda row: f"{row['p50_ms']:.3g} / {row['p99_ms']:.3g}"),
+        SAME_RATE + _figures([r for r in rows if "at_peers_half_load" in r], counts, _at_peers_half_load),
         MEMORY + _figures(rows, counts, lambda row: f"{row['memory_mb']:.0f}"),
         CPU + _figures(rows, counts, _cpu),
         NOTES,
@@ -132,6 +140,11 @@ def _figures(rows: Rows, counts: list[int], show: Callable[[dict[str, Any]], str
     )
 
 
+def _at_peers_half_load(row: dict[str, Any]) -> str:
+    found = row["at_peers_half_load"]
+    return f"{found['p50_ms']:.3g} / {found['p99_ms']:.3g} at {short(found['rate'])}"
+
+
 def _cpu(row: dict[str, Any]) -> str:
     used = row["cpu_us_per_event"]
     return " + ".join(f"{used[who]:.3g}" for who in ("publisher", "server", "consumers"))
@@ -145,13 +158,20 @@ Events of {bytes} bytes in MessagePack go from one publisher to ten consumer con
 machine. With 10 subscriptions an event matches one; with 1,000 and 10,000 about ten, which are with six or
 seven of the connections. *Raw* is bytes made ahead, in batches of 128, and sinks that count; *Python* is each
 system's client library, with dictionaries at both ends and a callback a subscription; all ten consumer
-connections are in one process. Subscriptions with *equalities* are conjunctions of two; those with *ranges*
-have a range and a prefix, which peers cannot express: there every consumer is sent everything, and filters
+connections are in one process, and the publisher is another. Subscriptions with *equalities* are conjunctions
+of two; those with *ranges* have a range and a prefix, which peers cannot express: there every consumer is sent everything, and filters
 with our `Matcher`. All figures are of one run."""
 
 LATENCY = """### Latency
 
 Milliseconds, p50 / p99, at half of the throughput above, from just before an event is sent until it was read.
+
+"""
+
+SAME_RATE = """### Latency at NATS' half load
+
+The same at half of the throughput of NATS broadcast, in events a second, where Angelia has less to do than at
+half of its own.
 
 """
 

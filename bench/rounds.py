@@ -1,12 +1,15 @@
 """Rounds of the broker benchmark: so many events are sent, and a consumer process tells when it has them all.
 
-This process publishes; all ten consumer connections are in another one. Every wait has an end. A
-round in which not exactly the expected number arrives within that time is an error, not a figure.
+This process publishes; all ten consumer connections are in another one. What both have in memory before
+they connect, above all the events and what matches them, is kept from the garbage collector, so that its
+pauses are those of what is measured. Every wait has an end. A round in which not exactly the expected number
+arrives within that time is an error, not a figure.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import re
@@ -375,21 +378,33 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(rounds: Rounds, is_warm: Callable[[], bool], seconds: float) -> dict[str, Any]:
-    """Throughput, the median of three rounds; who used the CPU; and latency at half of the throughput."""
+def measure(
+    rounds: Rounds, is_warm: Callable[[], bool], seconds: float, also: float | None = None
+) -> dict[str, Any]:
+    """Throughput, the median of three rounds; who used the CPU; and latency at half of the throughput.
+
+    `also` is another rate to tell the latency at: half of what a peer reached.
+    """
     rate = _warm(rounds, is_warm, seconds)
     count, before = _some_events(rate * seconds / 3), rounds.cpu()
     rate = statistics.median(rounds.flood(count) for _ in range(3))
     used = {who: (now - before[who]) / (3 * count) for who, now in rounds.cpu().items()}
-    delays = 1000 * rounds.pace(_some_events(rate / 2 * seconds), rate / 2)
+    half = _latency(rounds, rate / 2, seconds)
+    other = {} if also is None else {"at_peers_half_load": _latency(rounds, also, seconds)}
     rounds.finish()
-    p50, p99 = np.percentile(delays, (50, 99))
     return {
         "events_per_s": round(rate, 1),
-        "p50_ms": round(float(p50), 3),
-        "p99_ms": round(float(p99), 3),
+        "p50_ms": half["p50_ms"],
+        "p99_ms": half["p99_ms"],
         "cpu_us_per_event": {who: round(1e6 * each, 1) for who, each in used.items()},
+        **other,
     }
+
+
+def _latency(rounds: Rounds, rate: float, seconds: float) -> dict[str, float]:
+    delays = 1000 * rounds.pace(_some_events(rate * seconds), rate)
+    p50, p99 = np.percentile(delays, (50, 99))
+    return {"rate": round(rate, 1), "p50_ms": round(float(p50), 3), "p99_ms": round(float(p99), 3)}
 
 
 def _warm(rounds: Rounds, is_warm: Callable[[], bool], seconds: float) -> float:
@@ -423,8 +438,10 @@ def run_raw(raw: Raw, traffic: Traffic, servers: list[int], seconds: float) -> d
     )
 
 
-def run_python(client: PythonClient, traffic: Traffic, servers: list[int], seconds: float) -> dict[str, Any]:
-    """Measure with a client library."""
+def run_python(
+    client: PythonClient, traffic: Traffic, servers: list[int], seconds: float, also: float | None = None
+) -> dict[str, Any]:
+    """Measure with a client library; `also` at another rate."""
     return _run(
         python_consumers(client, traffic),
         lambda: uvloop.run(client.settle()),
@@ -433,6 +450,7 @@ def run_python(client: PythonClient, traffic: Traffic, servers: list[int], secon
         traffic.connections if client.once else traffic.subscriptions,
         servers,
         seconds,
+        also,
     )
 
 
@@ -444,12 +462,15 @@ def _run(
     deliveries: list[int],
     servers: list[int],
     seconds: float,
+    also: float | None = None,
 ) -> dict[str, Any]:
+    gc.collect()
+    gc.freeze()
     began = time.monotonic()
     with closing(Consumers(consume)) as consumers:
         consumers.wait(PATIENCE + 10)
         settle()
         subscribed = time.monotonic() - began
         with closing(publisher()) as sender:
-            measured = measure(Rounds(consumers, sender, deliveries, servers), is_warm, seconds)
+            measured = measure(Rounds(consumers, sender, deliveries, servers), is_warm, seconds, also)
     return {"subscribe_s": round(subscribed, 2), **measured}

@@ -8,6 +8,7 @@ given, together with the time; an *effect* is what it wants done. All are immuta
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import msgspec
 
@@ -58,6 +59,7 @@ __all__ = [
     "PublishAll",
     "Published",
     "Reach",
+    "Recipients",
     "Refusal",
     "RemoveType",
     "Reply",
@@ -563,12 +565,20 @@ class Published(_Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-class Deliver(_Struct, frozen=True):
-    """Deliver an event to a client, once, for those of its parties that want it."""
+class Recipients(tuple[tuple[str, frozenset[str]], ...]):
+    """Clients by name, each with some of its parties. Those that come again are the same object.
 
-    client: str
-    identities: frozenset[str]
+    `plan` is the driver's: how it delivers to them.
+    """
+
+    plan: Any = None
+
+
+class Deliver(_Struct, frozen=True):
+    """Deliver an event to clients: to each once, for those of its parties that want it."""
+
     event: Event
+    to: Recipients
 
 
 class DeliverSequence(_Struct, frozen=True):

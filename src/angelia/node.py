@@ -38,6 +38,7 @@ from angelia.messages import (
     Publish,
     PublishAll,
     Published,
+    Recipients,
     RemoveType,
     Reply,
     Send,
@@ -50,7 +51,7 @@ from angelia.messages import (
     Unsubscribe,
     UnsubscribePattern,
 )
-from angelia.routing import NOWHERE, ROUTERS, Party, Routed, Router
+from angelia.routing import ROUTERS, Party, Routed, Router
 from angelia.routing.monitors import Occurrence
 from angelia.types import EventType, TypeRegistry
 
@@ -86,7 +87,7 @@ class Node:
         self.router: Router = _made(ROUTERS[routing], name, self.registry, options)
         self.router.start(address)
         self._clients: dict[str, str] = {}  # identity -> client
-        self._groups: dict[frozenset[str], list[tuple[str, frozenset[str]]]] = {}  # see `_by_client`
+        self._groups: dict[frozenset[str], Recipients] = {}  # see `_by_client`
         self._sequence = 0
         self._records = records
         self._max_types = max_types
@@ -196,8 +197,10 @@ class Node:
     def _all_routed(self, notifications: list[Notify], all_routed: list[Routed]) -> list[Effect]:
         effects: list[Effect] = []
         for notification, routed in zip(notifications, all_routed, strict=True):
-            if routed is not NOWHERE:
+            if routed.sends or routed.sequences:
                 effects += self._routed(routed, notification.event)
+            elif routed.parties:
+                effects.append(Deliver(notification.event, self._by_client(routed.parties)))
         return effects
 
     def _stamped(self, events: tuple[Event, ...], now: float) -> list[Notify]:
@@ -255,7 +258,7 @@ class Node:
     def _routed(self, routed: Routed, event: Event | None) -> list[Effect]:
         effects: list[Effect] = []
         if event is not None and routed.parties:
-            effects += [Deliver(client, group, event) for client, group in self._by_client(routed.parties)]
+            effects.append(Deliver(event, self._by_client(routed.parties)))
         if routed.sequences:
             effects += self._sequences(routed.sequences)
         return [*effects, *routed.sends] if routed.sends else effects
@@ -271,7 +274,7 @@ class Node:
             for to in self._by_client(frozenset(parties))
         ]
 
-    def _by_client(self, parties: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
+    def _by_client(self, parties: frozenset[str]) -> Recipients:
         """Parties by their clients. The same ones are asked for again and again, so some are kept."""
         found = self._groups.get(parties)
         if found is None:
@@ -282,11 +285,11 @@ class Node:
                 self._groups[parties] = found
         return found
 
-    def _grouped(self, parties: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
+    def _grouped(self, parties: Iterable[str]) -> Recipients:
         by_client: dict[str, list[str]] = {}
         for identity in parties:
             by_client.setdefault(self._clients[identity], []).append(identity)
-        return [(client, frozenset(by_client[client])) for client in sorted(by_client)]
+        return Recipients([(client, frozenset(by_client[client])) for client in sorted(by_client)])
 
     def _client_down(self, gone: ClientDown, now: float) -> list[Effect]:
         self.router.client_gone(gone.client)

@@ -399,12 +399,14 @@ class _Batches(Generic[T]):
 
 _names: set[str] = set()  # names of attributes that were checked; bounded
 _MAX_NAMES = 8192
+_IN_UTC = frozenset((UTC,))
 
 
 def _are_plain(events: list[Event]) -> bool:
     """Whether the names of all attributes are known, and all times are in UTC."""
-    names = set[str]().union(*[event._attributes for event in events])
-    return names <= _names and all(event.time is None or event.time.tzinfo is UTC for event in events)
+    if not _names.issuperset(set[str]().union(*[event._attributes for event in events])):
+        return False
+    return {time.tzinfo for event in events if (time := event.time) is not None} <= _IN_UTC
 
 
 _event = msgspec.msgpack.Decoder(Event)

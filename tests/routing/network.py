@@ -312,8 +312,9 @@ def label(who) -> str:
 
 def received(delivered) -> list[str]:
     """The parties of deliveries, sorted; none may be there twice."""
-    counts = Counter(i for effect in delivered if isinstance(effect, Deliver) for i in effect.identities)
-    clients = Counter(effect.client for effect in delivered if isinstance(effect, Deliver))
+    to = [pair for effect in delivered if isinstance(effect, Deliver) for pair in effect.to]
+    counts = Counter(identity for _, identities in to for identity in identities)
+    clients = Counter(client for client, _ in to)
     assert all(n == 1 for n in (*counts.values(), *clients.values())), counts
     return sorted(counts)
 

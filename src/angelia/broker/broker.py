@@ -15,14 +15,13 @@ import os
 import secrets
 import ssl
 import time
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from angelia.broker import status
 from angelia.broker.address import Address
 from angelia.broker.connection import Connection
+from angelia.broker.dispatch import Dispatch, events_in
 from angelia.broker.errands import Errands
 from angelia.broker.journal import Journal
 from angelia.broker.keeping import Keeper
@@ -35,32 +34,26 @@ from angelia.broker.tls import server_context
 from angelia.bus.aio import Client
 from angelia.bus.core import Core
 from angelia.errors import AngeliaError, BrokerError, LakeError, RequestError, RoutingError, WireError
-from angelia.event import Event
 from angelia.messages import (
     ClientDown,
     Connect,
-    Deliver,
     DeliverSequence,
     Disconnect,
     Effect,
-    Forwarded,
     FromClient,
     Input,
     Leave,
     Measure,
-    Notify,
     PeerDown,
     PeerUp,
-    PublishAll,
     Published,
     Reply,
-    Send,
     SetTimer,
     TypeRemoved,
 )
 from angelia.node import Node
 from angelia.types import EventType, TypeRegistry
-from angelia.wire import VERSION, Hello, Welcome, decode, encode_event
+from angelia.wire import VERSION, Hello, Welcome, decode
 
 if TYPE_CHECKING:
     from angelia.broker.http import Server
@@ -112,6 +105,7 @@ class Broker:
         self.published = 0
         self.delivered = 0
         self.metrics = Metrics()
+        self.dispatch = Dispatch(self)
         self.keeper: Keeper | None = None
         self.state: State | None = None
         self.journal: Journal | None = None
@@ -342,6 +336,7 @@ class Broker:
             )
         session = ClientSession(self, connection, name, hello.incarnation, queue, policy)
         self.clients[name] = session
+        self.dispatch.forget_plans()
         connection.received = session.received
         connection.lost = lambda lost, reason: self._client_lost(session, lost, reason)
         self._welcome(connection, self.settings.max_frame, name)
@@ -351,6 +346,7 @@ class Broker:
         self.forget(connection)
         if self.clients.get(session.name) is session:
             del self.clients[session.name]
+            self.dispatch.forget_plans()
             log.debug("client %s is gone: %s", session.name, reason)
             if not self._is_stopping:
                 self.handle(ClientDown(session.name))
@@ -429,7 +425,7 @@ class Broker:
 
     def process(self, given: Input) -> list[Effect]:
         """The effects of an input, timed and counted if it is about events."""
-        events = _events_in(given)
+        events = events_in(given)
         if not events:
             return self.node.handle(given, self.clock())
         started = time.perf_counter()
@@ -460,62 +456,12 @@ class Broker:
         if self.journal is not None:
             effects = list(effects)
             self.journal.note(given, effects, self.links)
-        encoded: dict[int, bytes] = {}
-        out: list[str | None] = []  # the types of what went out
-        went: dict[int, str | None] = {}  # the types of events that somebody wants
-
-        def encode_once(event: Event) -> bytes:
-            data = encoded.get(id(event))
-            if data is None:
-                data = encoded[id(event)] = encode_event(event)
-            return data
-
-        inside: list[Effect] = []
-        clients = self.clients
-        last: Event | None = None  # deliveries of an event follow each other
-        for effect in effects:
-            if type(effect) is Deliver:
-                event = effect.event
-                if event is not last:
-                    last, data, kind = event, encode_once(event), event.type
-                    went[id(event)] = kind
-                out.append(kind)
-                session = clients.get(effect.client)
-                if session is None:
-                    inside.append(effect)
-                else:
-                    session.deliver(effect.identities, event, data)
-            elif type(effect) is Send:
-                link = self.links.get(effect.peer)
-                if link is not None:
-                    link.send(effect.message, encode_once)
-                    if type(effect.message) is Notify:
-                        event = effect.message.event
-                        went[id(event)] = event.type
-                        out.append(event.type)
-            else:
-                inside += self._perform_rarer(effect)
-        self._count(given, out, went)
+        inside = self.dispatch.perform(effects, given)
         self._tell_types()
         return inside
 
-    def _count(self, given: Input, out: list[str | None], went: Mapping[int, str | None]) -> None:
-        """Count what came, went, and was filtered."""
-        events = _events_in(given)
-        if not events:
-            return
-        if type(given) is FromClient:
-            self.published += len(events)
-        came, wanted = Counter(map(_TYPE, events)), Counter(went.values())
-        for event_type, count in came.items():
-            self.metrics.count_in(event_type, count)
-            if count > wanted[event_type]:
-                self.metrics.count_filtered(event_type, count - wanted[event_type])
-        self.delivered += len(out)
-        for event_type, count in Counter(out).items():
-            self.metrics.count_out(event_type, count)
-
-    def _perform_rarer(self, effect: Effect) -> list[Effect]:
+    def perform_rarer(self, effect: Effect) -> list[Effect]:
+        """Do what has nothing to do with single events; returns the effect if it is not for here."""
         if isinstance(effect, SetTimer | Connect | Disconnect | Measure):
             self._errands.run(effect)
             return []
@@ -527,7 +473,7 @@ class Broker:
             for each in self.clients.values():
                 each.tell_removed(effect.name)
             return [effect]
-        session = self.clients.get(effect.client) if not isinstance(effect, Send) else None
+        session = self.clients.get(effect.client) if isinstance(effect, Reply | DeliverSequence) else None
         if session is None:
             return [effect]
         if isinstance(effect, Reply):
@@ -614,16 +560,6 @@ class Broker:
         """The broker as numbers, for people."""
         http = self._door.url if self._door is not None else None
         return status.describe(self, http, (dialler for dialler, _ in self._diallers))
-
-
-_TYPE = attrgetter("type")
-
-
-def _events_in(given: Input) -> Sequence[Event]:
-    """The events that an input is about."""
-    if type(given) is FromClient and type(given.request) is PublishAll:
-        return given.request.events
-    return [one.event for one in given.notifications] if type(given) is Forwarded else ()
 
 
 _POLICIES = ("block", "drop_oldest", "drop_newest", "disconnect")

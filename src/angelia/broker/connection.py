@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Part of asyncio's protocol."""
-        self.last_received = self._loop.time()
+        self.last_received = now = self._loop.time()
         if self._is_closing:
             return
         try:
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         except WireError as error:
             self.close(str(error))
         if not self._is_working:
-            self._work(self._loop.time() + _SLICE)
+            self._work(now + _SLICE)
 
     def _work(self, until: float) -> None:
         """Process what has come in; at most until a time, and then others are due."""
@@ -228,18 +228,31 @@ class Connection(asyncio.Protocol):
 
     def put(self, item: bytes) -> None:
         """Send an item of a batch (see `batch`), which may be dropped."""
+        self.put_all([item], len(item))
+
+    def put_all(self, items: list[bytes], size: int) -> None:
+        """Send some items, of so many bytes together, each as `put` does."""
         if self._is_closing:
             return
-        batch, size = self._open, len(item)
+        batch, count = self._batch_with_room(), len(items)
+        if count == 1 or (batch.size + size <= _BATCH_BYTES and len(batch.items) + count <= _BATCH):
+            batch.items.extend(items)
+            batch.size += size
+            self.queued += count
+            self.queued_bytes += size
+            if not self._is_flushing:
+                self._flush_soon()
+        else:
+            for half in (items[: count // 2], items[count // 2 :]):
+                self.put_all(half, sum(map(len, half)))
+
+    def _batch_with_room(self) -> _Batch:
+        """The last in the queue, or a new one."""
+        batch = self._open
         if batch is None or batch.size >= _BATCH_BYTES or len(batch.items) >= _BATCH:
             batch = self._open = _Batch()
             self._queue.append(batch)
-        batch.items.append(item)
-        batch.size += size
-        self.queued += 1
-        self.queued_bytes += size
-        if not self._is_flushing:
-            self._flush_soon()
+        return batch
 
     def put_frame(self, frame: bytes) -> None:
         """Send an encoded frame, which may be dropped."""
@@ -302,20 +315,22 @@ class Connection(asyncio.Protocol):
         self._is_flushing = False
         if self._transport is None or not self._has_something:
             return
-        while self._has_something and not self._is_paused:
+        while not self._is_paused and self._has_something:
             self._transport.write(self._next_chunk())
         self.last_sent = self._loop.time()
         self.changed()
 
     def _next_chunk(self) -> bytes:
         """Frames from the head of the queue, about as many bytes as the socket takes at once."""
-        frames: list[bytes] = []
-        size = 0
+        frame = self._next_frame()
+        if not self._has_something:
+            return frame
+        frames, size = [frame], len(frame)
         while size < HIGH_WATER and self._has_something:
             frame = self._next_frame()
             size += len(frame)
             frames.append(frame)
-        return frames[0] if len(frames) == 1 else b"".join(frames)
+        return b"".join(frames)
 
     def _next_frame(self) -> bytes:
         one = _Single(self._ahead.popleft(), True) if self._ahead else self._queue.popleft()

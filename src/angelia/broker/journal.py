@@ -97,11 +97,14 @@ class Journal:
             elif isinstance(effect, Published):
                 for event in effect.events:
                     yield "request", effect.client, "Publish", _number(event), _number(event), event.id or ""
-            elif isinstance(effect, Deliver | DeliverSequence):
-                events = (effect.event,) if isinstance(effect, Deliver) else effect.events
-                detail = " ".join(event.id or "" for event in events)
+            elif isinstance(effect, Deliver):
+                number, detail = _number(effect.event), effect.event.id or ""
+                for party in sorted(frozenset().union(*[parties for _, parties in effect.to])):
+                    yield "delivery", party, "Deliver", 0, number, detail
+            elif isinstance(effect, DeliverSequence):
+                number, detail = _number(effect.events[-1]), " ".join(one.id or "" for one in effect.events)
                 for party in sorted(effect.identities):
-                    yield "delivery", party, type(effect).__name__, 0, _number(events[-1]), detail
+                    yield "delivery", party, "DeliverSequence", 0, number, detail
 
     def _write(self) -> None:
         if self._timer is not None:

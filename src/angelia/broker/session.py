@@ -85,6 +85,8 @@ class ClientSession:
         self._most_bytes = broker.settings.queue_bytes
         self.published = 0
         self.delivered = 0
+        self.gathered: list[bytes] = []  # items of events that are about to go into the queue
+        self.put = self.gathered.append
         self._told_of = 0  # drops
         self._wanted: dict[str, Filter | Pattern] = {}  # identity -> what the subscription is for
         self._numbers: dict[str, bytes] = {}  # identity -> number, encoded
@@ -274,8 +276,10 @@ class ClientSession:
                 self.connection.close(f"the past could not be read: {error}", retry=False)
             finally:
                 self._pasts.pop(identity, None)
+                self.broker.dispatch.forget_plans()
 
         self._pasts[identity] = past
+        self.broker.dispatch.forget_plans()
         self.broker.background(tell())
 
     @property
@@ -312,22 +316,38 @@ class ClientSession:
         if self.connection.control_bytes > self.broker.settings.queue_bytes:
             self.connection.close("it takes none of the answers it asks for", retry=False)
 
-    def deliver(self, identities: frozenset[str], event: Event, encoded: bytes) -> None:
-        """Send an event, once, for some of the subscriptions."""
+    @property
+    def is_choosy(self) -> bool:
+        """Whether it has to look at each event: some of its subscriptions are still told the past."""
+        return bool(self._pasts)
+
+    def offer(self, identities: frozenset[str], event: Event, encoded: bytes) -> None:
+        """Take an event, once, for those of its subscriptions that do not take it from the past."""
         if self._pasts:
             identities = frozenset(
-                who for who in identities if who not in self._pasts or self._pasts[who].offer(event)
+                [who for who in identities if who not in self._pasts or self._pasts[who].offer(event)]
             )
-            if not identities:
-                return
-        self.delivered += 1
-        connection = self.connection
-        is_full = connection.queued >= self.queue or connection.queued_bytes >= self._most_bytes
-        if not is_full or self._has_room():
-            connection.put((self._heads.get(identities) or self._head(identities)) + encoded)
+        if identities:
+            self.put(self.head(identities) + encoded)
 
-    def _head(self, identities: frozenset[str]) -> bytes:
+    def put_gathered(self) -> None:
+        """Put the events that were gathered into the queue, all at once if there is room."""
+        items, connection = self.gathered, self.connection
+        count, size = len(items), sum(map(len, items))
+        self.delivered += count
+        if connection.queued + count <= self.queue and connection.queued_bytes + size <= self._most_bytes:
+            connection.put_all(items, size)
+        else:
+            for item in items:
+                if self._has_room():
+                    connection.put(item)
+        items.clear()
+
+    def head(self, identities: frozenset[str]) -> bytes:
         """What stands before an event: an identity has the same number for ever, so some are kept."""
+        head = self._heads.get(identities)
+        if head is not None:
+            return head
         head = told_head(sorted([self._numbers[who] for who in identities]))  # the oldest first
         if len(identities) <= _MAX_KEPT:
             if len(self._heads) >= _MAX_HEADS:

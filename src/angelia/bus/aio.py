@@ -8,7 +8,8 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from weakref import ref
@@ -40,6 +41,9 @@ class Subscription(Handle[T]):
     It stands from the call on. `async with` ends it at the end of the block; `await` returns it.
     """
 
+    # There may be very many: an application with a thousand callbacks calls each where it lies in memory.
+    __slots__ = ("_callbacks", "_decodes", "_has_ended", "_is_plain", "_lock", "_news", "_task")
+
     def __init__(
         self,
         session: Requests,
@@ -54,6 +58,9 @@ class Subscription(Handle[T]):
         self._callbacks = callbacks
         self._task: asyncio.Task[None] | None = None  # that calls back what has to be awaited
         self._has_ended = False
+        self._decodes = isinstance(what, type)
+        self._news: asyncio.Event | None = None
+        self._lock: asyncio.Lock | None = None
         self._is_plain = callback is not None and since is None and not inspect.iscoroutinefunction(callback)
         arrived = partial(callbacks.soon, self) if self._is_plain else self._arrived
         super().__init__(session, what, where, size, policy, arrived, callback, since)
@@ -62,15 +69,19 @@ class Subscription(Handle[T]):
 
     # ------------------------------------------------ reading
 
-    @cached_property
+    @property
     def _something(self) -> asyncio.Event:
         """Is set when there is something to read; a subscription with a callback needs none."""
-        return asyncio.Event()
+        if self._news is None:
+            self._news = asyncio.Event()
+        return self._news
 
-    @cached_property
+    @property
     def _reading(self) -> asyncio.Lock:
         """Who reads in the past has this; most do not."""
-        return asyncio.Lock()
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
 
     async def get(self) -> T:
         """The next event; waits for it."""
@@ -126,14 +137,15 @@ class Subscription(Handle[T]):
             self._has_ended = True
             self._taken()  # which tells why
 
-    def call_now(self, item: Item) -> bool:
+    def call_now(self, event: Event) -> bool:
         """Call a plain function at once, past the queue, unless something is due before."""
-        if self._task is not None or not (self._callbacks.are_free and self._mailbox.is_idle):
+        callbacks, mailbox = self._callbacks, self._mailbox
+        if self._task is not None or callbacks.due or not mailbox.is_idle or monotonic() > callbacks.until:
             return False
-        self._mailbox.received += 1
-        awaitable = self._called(item)
+        mailbox.received += 1
+        awaitable = self._called(event)
         if awaitable is not None:
-            self._start(self._call_back(awaitable, item))
+            self._start(self._call_back(awaitable, event))
         return True
 
     def is_of(self, session: Requests) -> bool:
@@ -176,7 +188,7 @@ class Subscription(Handle[T]):
         """Call the callback; returns what is to be awaited."""
         assert self._callback is not None
         try:
-            result = self._callback(self._party.decode(item))
+            result = self._callback(self._party.decode(item) if self._decodes else item)  # type: ignore[arg-type]
         except Exception:
             self._failed(item)
             return None

@@ -34,18 +34,14 @@ class Callbacks:
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], Requests] = {}
-        self._due: deque[Due] = deque()
-        self._until = 0.0  # when others are due, while events are delivered
+        # A callback may be called at once if nothing is due before it, and the time is not over.
+        self.due: deque[Due] = deque()
+        self.until = 0.0
         self._is_scheduled = False
 
     def begin(self) -> None:
         """Events are about to be delivered, which need not wait for a turn of the loop."""
-        self._until = monotonic() + SLICE
-
-    @property
-    def are_free(self) -> bool:
-        """Whether a callback may be called at once: nothing is due before it, and others are not due yet."""
-        return not self._due and monotonic() <= self._until
+        self.until = monotonic() + SLICE
 
     def start(self, task: asyncio.Task[None], session: Requests) -> None:
         """A task calls back, or awaits what a callback returned."""
@@ -54,7 +50,7 @@ class Callbacks:
 
     def soon(self, due: Due) -> None:
         """Have a callback called with one more event, though not in the middle of a delivery."""
-        self._due.append(due)
+        self.due.append(due)
         if not self._is_scheduled:
             self._schedule()
 
@@ -63,7 +59,7 @@ class Callbacks:
         asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
-        due, until = self._due, monotonic() + SLICE
+        due, until = self.due, monotonic() + SLICE
         try:
             while due:
                 due.popleft().call_next()
@@ -78,7 +74,7 @@ class Callbacks:
         """Wait for all (of one client), unless it is a callback that asks."""
         while asyncio.current_task() not in self._tasks:
             running = [task for task, owner in self._tasks.items() if session in (None, owner)]
-            if any(session is None or due.is_of(session) for due in self._due):
+            if any(session is None or due.is_of(session) for due in self.due):
                 await asyncio.sleep(0)
             elif any(not task.done() for task in running):
                 await asyncio.wait(running)

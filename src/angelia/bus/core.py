@@ -142,9 +142,9 @@ class Core:
         places: dict[int, int] = {}
         for effect in effects:
             if isinstance(effect, Deliver | DeliverSequence):
-                item: Item = effect.event if isinstance(effect, Deliver) else effect.events
+                item, identities = _delivered(effect)
                 place = places.setdefault(id(item), len(places))
-                parties = map(self.parties.__getitem__, effect.identities)
+                parties = map(self.parties.__getitem__, identities)
                 wanted += [((place, party.age), party, item) for party in parties]
         wanted.sort(key=itemgetter(0))  # event by event, and the oldest subscription first
         tickets = []
@@ -192,3 +192,10 @@ class Core:
             total = total.plus(party)
         rows = tuple(party.stats() for party in parties)
         return Stats(self.published, *total, self.failed, self.network.messages, rows)
+
+
+def _delivered(effect: Deliver | DeliverSequence) -> tuple[Item, Iterable[str]]:
+    """What is delivered, and to which parties."""
+    if isinstance(effect, Deliver):
+        return effect.event, (identity for _, identities in effect.to for identity in identities)
+    return effect.events, effect.identities

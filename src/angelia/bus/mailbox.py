@@ -21,6 +21,7 @@ T = TypeVar("T")
 Policy = Literal["block", "drop_oldest", "drop_newest", "disconnect"]
 
 DEFAULT_SIZE = 1024
+_NONE: deque[Any] = deque(maxlen=0)
 
 
 class Ticket(Generic[T]):
@@ -52,6 +53,11 @@ class Mailbox(Generic[T]):
     `arrived` is called when there is something to read, be it an item or the end.
     """
 
+    __slots__ = (
+        "_arrived", "_end", "_items", "_waiting", "dropped", "is_behind", "policy", "reader", "received",
+        "size",
+    )  # fmt: skip
+
     def __init__(self, size: int, policy: Policy, arrived: Callable[[], None]) -> None:
         if not isinstance(size, int) or size < 1:
             raise RequestError(f"a queue has a size of at least 1, not {size!r}")
@@ -65,8 +71,8 @@ class Mailbox(Generic[T]):
             False  # what is put is not taken: the consumer reads it elsewhere, and will come to it
         )
         self.reader: ref[Any] | None = None  # the task or thread that read last
-        self._items: deque[T] = deque()
-        self._waiting: deque[Ticket[T]] = deque()
+        self._items: deque[T] = _NONE  # an empty one of its own takes its room, and there may be many
+        self._waiting: deque[Ticket[T]] = _NONE
         self._end: AngeliaError | None = None
         self._arrived = arrived
 
@@ -92,6 +98,8 @@ class Mailbox(Generic[T]):
         self.received += 1
         items = self._items
         if len(items) < self.size:
+            if items is _NONE:
+                items = self._items = deque()
             items.append(item)
             self._arrived()
             return Ticket(self, item, admitted=True) if len(items) == self.size else None
@@ -109,11 +117,15 @@ class Mailbox(Generic[T]):
             self._add(item)
 
     def _add(self, item: T) -> None:
+        if self._items is _NONE:
+            self._items = deque()
         self._items.append(item)
         self._arrived()
 
     def _block(self, item: T) -> Ticket[T]:
         ticket = Ticket(self, item, admitted=False)
+        if self._waiting is _NONE:
+            self._waiting = deque()
         self._waiting.append(ticket)
         return ticket
 

@@ -52,6 +52,8 @@ def removed_type(name: str) -> EventTypeError:
 class Party(Generic[T]):
     """Who wants what, and what has come for it."""
 
+    __slots__ = ("_class", "age", "failed", "filter", "mailbox", "name", "session")
+
     def __init__(
         self,
         session: Requests,
@@ -62,7 +64,6 @@ class Party(Generic[T]):
         self.session = session
         self.filter = session.wanted(what, where)
         self.mailbox = mailbox
-        self.call_now: Callable[[Event], bool] | None = None  # a way past the queue; whether it was taken
         self.failed = 0
         self.name, self.age = session.subscribe(self)
         self._class = what if isinstance(what, type) else None
@@ -115,6 +116,8 @@ class Party(Generic[T]):
 
 class Handle(Generic[T]):
     """What a subscription of either shell tells of itself."""
+
+    __slots__ = ("__weakref__", "_callback", "_mailbox", "_party", "_past")
 
     def __init__(
         self,

@@ -13,7 +13,8 @@ from angelia.broker.address import DEFAULT_PORT, Address
 from angelia.bus.aio import Client, Subscription
 from angelia.bus.callbacks import Callbacks
 from angelia.bus.mailbox import Policy
-from angelia.client.session import RemoteSession
+from angelia.bus.party import Party
+from angelia.client.session import RemoteSession, number_of
 from angelia.client.uplink import Done, Options, Uplink, log_refusal
 from angelia.errors import AngeliaError, BrokerError, ClosedError, RequestError
 from angelia.event import Event
@@ -88,6 +89,9 @@ class _Session(RemoteSession):
     def __init__(self, options: Options, callbacks: Callbacks) -> None:
         super().__init__(options, nullcontext())
         self._callbacks = callbacks
+        self._called: list[
+            Subscription[Any] | None
+        ] = []  # by number, those whose callbacks are plain functions
         self.unconfirmed: dict[str, asyncio.Future[Any]] = {}  # subscriptions
 
     def submit(self, action: Callable[[Uplink, Done], None]) -> asyncio.Future[Any]:
@@ -108,10 +112,29 @@ class _Session(RemoteSession):
         action(self.uplink, done)
         return answer
 
+    def call(self, party: Party[Any], handle: Subscription[Any]) -> None:
+        """Give the events of a subscription to its callback, past the queue where that can be."""
+        number = number_of(party.name)
+        self._called += [None] * (number + 1 - len(self._called))
+        self._called[number] = handle
+
+    def forget(self, party: Party[Any]) -> bool:
+        """Drop a subscription; whether it was there."""
+        was_there, number = super().forget(party), number_of(party.name)
+        if was_there and number < len(self._called):
+            self._called[number] = None
+        return was_there
+
     def on_events(self, items: Sequence[Told[Event]]) -> None:
         """Call back, or put events into queues."""
         self._callbacks.begin()
-        super().on_events(items)
+        called, most = self._called, len(self._called)
+        for item in items:
+            event = item.event
+            for number in item.numbers:
+                handle = called[number] if 0 <= number < most else None
+                if handle is None or not handle.call_now(event):
+                    self._put(number, event)
 
     async def room(self) -> Uplink:
         """The uplink, when it takes events."""
@@ -158,10 +181,14 @@ class RemoteSubscription(Subscription[T]):
     who does neither is told by `get`.
     """
 
+    __slots__ = ()
+
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         if self._is_plain:
-            self._party.call_now = self.call_now
+            session = self._party.session
+            assert isinstance(session, _Session)
+            session.call(self._party, self)
 
     async def _itself(self) -> Self:
         session = self._party.session

@@ -32,7 +32,7 @@ from angelia.pattern import Pattern
 from angelia.types import EventType, TypeRegistry
 from angelia.wire import Answer, Told
 
-__all__ = ["RemoteSession"]
+__all__ = ["RemoteSession", "number_of"]
 
 
 class RemoteSession(Requests):
@@ -58,7 +58,7 @@ class RemoteSession(Requests):
 
     def party(self, name: str) -> Party[Any] | None:
         """The subscription of that name, if it is open."""
-        return self._parties.get(_number(name))
+        return self._parties.get(number_of(name))
 
     @abstractmethod
     def submit(self, action: Callable[[Uplink, Done], None]) -> Any:
@@ -82,7 +82,7 @@ class RemoteSession(Requests):
         self._remember(request)
         since, self._since = self._since, None
         if since is not None and isinstance(request, Subscribe):
-            wanted = Subscribe(str(_number(request.identity)), request.filter)
+            wanted = Subscribe(str(number_of(request.identity)), request.filter)
             return self.submit(lambda uplink, done: uplink.recall(wanted, since, done))
         return self.submit(lambda uplink, done: uplink.request(_own(request), done))
 
@@ -124,13 +124,13 @@ class RemoteSession(Requests):
 
     def enter(self, name: str, party: Party[Any]) -> int:
         """Note a subscription; returns its number among all."""
-        self._parties[_number(name)] = party
+        self._parties[number_of(name)] = party
         self._entered += 1
         return self._entered
 
     def forget(self, party: Party[Any]) -> bool:
         """Drop a subscription; whether it was there."""
-        number = _number(party.name)
+        number = number_of(party.name)
         if self._parties.get(number) is not party:
             return False
         del self._parties[number]
@@ -144,16 +144,17 @@ class RemoteSession(Requests):
 
     def on_events(self, items: Sequence[Told[Event]]) -> None:
         """Put events into the queues of their subscriptions."""
-        find = self._parties.get
         with self._lock:
             for item in items:
-                event = item.event
                 for number in item.numbers:
-                    party = find(number)
-                    if party is not None and (party.call_now is None or not party.call_now(event)):
-                        ticket = party.mailbox.put(event)
-                        if ticket is not None:
-                            self._full(party, ticket)
+                    self._put(number, item.event)
+
+    def _put(self, number: int, event: Event) -> None:
+        party = self._parties.get(number)
+        if party is not None:
+            ticket = party.mailbox.put(event)
+            if ticket is not None:
+                self._full(party, ticket)
 
     def on_sequence(self, numbers: tuple[int, ...], events: tuple[Event, ...]) -> None:
         """Put events that match a pattern into queues."""
@@ -192,7 +193,7 @@ class RemoteSession(Requests):
         def freed(answer: Answer | AngeliaError) -> None:
             with self._lock:
                 if isinstance(answer, Answer) and self.uplink is not None and not self.uplink.is_held:
-                    heapq.heappush(self._free, _number(party.name))
+                    heapq.heappush(self._free, number_of(party.name))
             done(answer)
 
         return freed
@@ -242,12 +243,13 @@ class RemoteSession(Requests):
             self._parties.clear()
 
 
-def _number(name: str) -> int:
+def number_of(name: str) -> int:
+    """The number of a subscription, of its name."""
     return int(name.rpartition("#")[2])
 
 
 def _end(party: Party[Any]) -> Unsubscribe | UnsubscribePattern:
-    number, wanted = str(_number(party.name)), party.filter
+    number, wanted = str(number_of(party.name)), party.filter
     return UnsubscribePattern(number, wanted) if isinstance(wanted, Pattern) else Unsubscribe(number, wanted)
 
 

@@ -176,11 +176,11 @@ class Router(ABC):
 
     def _sent(self, notification: Notify, audience: Audience, hops: Collection[str]) -> Routed:
         """A notification goes to the parties and monitors of an audience, and on to some peers."""
-        if audience is NOBODY and not hops:
-            return NOWHERE
+        if not (hops or audience.patterns):
+            return audience.here
         sends = [Send(hop, notification) for hop in hops]
         if not audience.patterns:
-            return Routed(audience.parties, sends) if audience.parties or sends else NOWHERE
+            return Routed(audience.parties, sends)
         found = self._occurred(self.monitors.see(sorted(audience.patterns, key=str), notification.event))
         return Routed(audience.parties, [*found.sends, *sends], found.sequences)
 
@@ -228,6 +228,7 @@ class Audience(NamedTuple):
     parties: frozenset[str]
     peers: frozenset[str]
     patterns: frozenset[Pattern]
+    here: Routed  # where a notification goes that only local parties want
 
     @classmethod
     def of(cls, interfaces: Iterable[Interface]) -> Audience:
@@ -238,10 +239,11 @@ class Audience(NamedTuple):
 class _Subscribers:
     """The interfaces that subscribed to one filter, by what they are."""
 
-    __slots__ = ("_audience", "parties", "patterns", "peers")
+    __slots__ = ("_audience", "are_parties", "parties", "patterns", "peers")
 
     def __init__(self, interfaces: Iterable[Interface] = ()) -> None:
         self._audience: Audience | None = None
+        self.are_parties = True  # and nothing else
         self.parties: set[str] = set()
         self.peers: set[str] = set()
         self.patterns: set[Pattern] = set()
@@ -258,6 +260,7 @@ class _Subscribers:
                 self.peers.add(interface.name)
             case Monitor():
                 self.patterns.add(interface.pattern)
+        self.are_parties = not (self.peers or self.patterns)
 
     def remove(self, interface: Interface) -> None:
         """Forget one that is there."""
@@ -269,6 +272,7 @@ class _Subscribers:
                 self.peers.remove(interface.name)
             case Monitor():
                 self.patterns.remove(interface.pattern)
+        self.are_parties = not (self.peers or self.patterns)
 
     def __contains__(self, interface: Interface) -> bool:
         match interface:
@@ -286,8 +290,9 @@ class _Subscribers:
     def audience(self) -> Audience:
         """All of them: the same object until one comes or goes, so that its hash is worked out once."""
         if self._audience is None:
-            kinds = (self.parties, self.peers, self.patterns)
-            self._audience = Audience(*map(frozenset, kinds))  # type: ignore[arg-type]
+            self._audience = _audience(
+                frozenset(self.parties), frozenset(self.peers), frozenset(self.patterns)
+            )
         return self._audience
 
     def interfaces(self) -> set[Interface]:
@@ -295,7 +300,12 @@ class _Subscribers:
         return {*map(Party, self.parties), *map(Peer, self.peers), *map(Monitor, self.patterns)}
 
 
-NOBODY = Audience(frozenset(), frozenset(), frozenset())
+_NONE: frozenset[Any] = frozenset()
+NOBODY = Audience(_NONE, _NONE, _NONE, NOWHERE)
+
+
+def _audience(parties: frozenset[str], peers: frozenset[str], patterns: frozenset[Pattern]) -> Audience:
+    return Audience(parties, peers, patterns, Routed(parties, []) if parties else NOWHERE)
 
 
 def _united(found: list[_Subscribers]) -> Audience:
@@ -303,11 +313,12 @@ def _united(found: list[_Subscribers]) -> Audience:
         return NOBODY
     if len(found) == 1:
         return found[0].audience
-    return Audience(
-        frozenset().union(*[each.parties for each in found]),
-        frozenset().union(*[each.peers for each in found]),
-        frozenset().union(*[each.patterns for each in found if each.patterns]),
-    )
+    parties = _NONE.union(*[each.parties for each in found])
+    others = [each for each in found if not each.are_parties]
+    if not others:
+        return _audience(parties, _NONE, _NONE)
+    peers = _NONE.union(*[each.peers for each in others])
+    return _audience(parties, peers, _NONE.union(*[each.patterns for each in others]))
 
 
 class Interests:

@@ -443,19 +443,17 @@ class Simulation:
             if type(effect) is Send:
                 self._send(broker, effect, cause, hops + 1)
             elif type(effect) is Deliver:
-                if self._journal is not None:
-                    self._note_delivery(self._journal, broker, effect, (effect.event,), cause, hops)
-                client = self.clients.get(effect.client)
-                if self._on_delivery is not None and client is not None:
-                    self._on_delivery(
-                        Delivery(self.now, client, effect.identities, effect.event, cause, hops)
-                    )
+                for name, parties in effect.to:
+                    self._note_delivery(broker, "Deliver", parties, (effect.event,), cause, hops)
+                    client = self.clients.get(name)
+                    if self._on_delivery is not None and client is not None:
+                        self._on_delivery(Delivery(self.now, client, parties, effect.event, cause, hops))
             elif type(effect) is DeliverSequence:
-                if self._journal is not None:
-                    self._note_delivery(self._journal, broker, effect, effect.events, cause, hops)
+                parties, events = effect.identities, effect.events
+                self._note_delivery(broker, "DeliverSequence", parties, events, cause, hops)
                 who = self.clients.get(effect.client)
                 if self._on_sequence is not None and who is not None:
-                    self._on_sequence(SequenceDelivery(self.now, who, effect.identities, effect.events))
+                    self._on_sequence(SequenceDelivery(self.now, who, parties, events))
             elif type(effect) is Reply:
                 self._replied(broker, effect)
             elif type(effect) is TypeRemoved:
@@ -577,17 +575,20 @@ class Simulation:
 
     def _note_delivery(
         self,
-        journal: Journal,
         broker: Broker,
-        effect: Deliver | DeliverSequence,
+        kind: str,
+        parties: frozenset[str],
         events: tuple[Event, ...],
         cause: int,
         hops: int,
     ) -> None:
-        kind, detail = type(effect).__name__, " ".join(event.id or "" for event in events)
-        for party in sorted(effect.identities):
-            number = self._next()
-            journal.add(self.now, "delivery", broker.name, party, kind, number, cause, hops, detail)
+        if self._journal is None:
+            return
+        detail = " ".join(event.id or "" for event in events)
+        for party in sorted(parties):
+            self._journal.add(
+                self.now, "delivery", broker.name, party, kind, self._next(), cause, hops, detail
+            )
 
     def _note(self, record: str, at: str, peer: str, kind: str, number: int, detail: str) -> None:
         """Record what is not a message, and is its own cause."""
