@@ -72,14 +72,20 @@ async def test_the_same_without_asyncio():
         assert await asyncio.to_thread(lambda: published_synchronously(connect_sync(address(it))))
 
 
+def test_a_filter_is_asked_about_attributes_as_well():
+    f = Filter.parse("order.total < 5")
+    assert f.matches({"order": {"total": 4}}) and not f.matches({"order": {"total": 5}})
+    assert not f.explain({"order.total": 5}).matched
+
+
 def test_every_name_is_documented():
     assert all(getattr(angelia, name).__doc__ for name in angelia.__all__)
 
 
 MISTAKES = {
     "Filter('x = 1')": "Filter.parse",
-    "F.matches({'airline': {'code': 'UA'}})": "an Event, not dict",
-    "F.explain(5)": "an Event, not int",
+    "F.matches('UA')": "an Event or a mapping, not str",
+    "F.explain(5)": "an Event or a mapping, not int",
     "F.covers('price < 300')": "a Filter, not str",
     "F.overlaps(None)": "a Filter, not NoneType",
     "attr('x').in_([1, 2])": r"in_\(\*values\)",

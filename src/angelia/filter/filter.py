@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from angelia.errors import EventError, FilterError, FilterLimitError
 from angelia.event import Event, Value
@@ -70,10 +70,10 @@ class Filter:
         """Whether some event may match. `x > 5 and x < 3` is not satisfiable."""
         return bool(self.conjunctions)
 
-    def matches(self, event: Event, registry: TypeRegistry | None = None) -> bool:
-        """Whether an event matches."""
-        _check_event(event)
-        return any(conjunction.matches(event, registry) for conjunction in self.conjunctions)
+    def matches(self, event: Event | Mapping[str, Any], registry: TypeRegistry | None = None) -> bool:
+        """Whether an event matches; attributes alone may be given as a mapping."""
+        asked = event if isinstance(event, Event) else _event_of(event)
+        return any(conjunction.matches(asked, registry) for conjunction in self.conjunctions)
 
     def covers(self, other: Filter, registry: TypeRegistry | None = None) -> bool:
         """Whether every event that `other` matches, this filter matches (SIENA 3.6).
@@ -90,13 +90,13 @@ class Filter:
         pairs = (a.intersection(b) for a in self.conjunctions for b in _alternatives(other))
         return any(pair is not None and pair.is_possible(registry) for pair in pairs)
 
-    def explain(self, event: Event, registry: TypeRegistry | None = None) -> Explanation:
+    def explain(self, event: Event | Mapping[str, Any], registry: TypeRegistry | None = None) -> Explanation:
         """Which constraints an event satisfies and which not, for each alternative."""
-        _check_event(event)
+        asked = event if isinstance(event, Event) else _event_of(event)
         alternatives = tuple(
-            tuple(_verdicts(conjunction, event, registry)) for conjunction in self.conjunctions
+            tuple(_verdicts(conjunction, asked, registry)) for conjunction in self.conjunctions
         )
-        return Explanation(self, self.matches(event, registry), alternatives)
+        return Explanation(self, self.matches(asked, registry), alternatives)
 
     def attributes(self) -> frozenset[str]:
         """The names that the filter is about, the context's as `@type`, `@source`, …"""
@@ -149,11 +149,10 @@ class Filter:
         return f"Filter({str(self)!r})"
 
 
-def _check_event(event: object) -> None:
-    if not isinstance(event, Event):
-        raise EventError(
-            f"a filter is asked about an Event, not {type(event).__name__}; make one: Event({{…}})"
-        )
+def _event_of(given: object) -> Event:
+    if not isinstance(given, Mapping):
+        raise EventError(f"a filter is asked about an Event or a mapping, not {type(given).__name__}")
+    return Event(given)
 
 
 def _alternatives(other: Filter) -> Disjunction:
