@@ -280,8 +280,8 @@ def write_docs(result: dict[str, Any]) -> None:
 
 ABOUT = {
     SIMPLE.name: [
-        "Filters of a word and a range, or of two ranges: the cheapest there can be for masks. They are the",
-        f"narrower the more there are: an event has {MATCHES} matches throughout.",
+        "Filters of a word and a range, or of two ranges: few comparisons, which masks are at their best with.",
+        f"They are the narrower the more there are: an event has {MATCHES} matches throughout.",
     ],
     STANDARD.name: [
         "Events and filters of the matching benchmark: one to four constraints, half of them equalities of",
