@@ -280,7 +280,7 @@ def write_docs(result: dict[str, Any]) -> None:
 
 ABOUT = {
     SIMPLE.name: [
-        "Filters of a word and a range, or of two ranges: few comparisons, which masks are at their best with.",
+        "Filters of a word and a range, or of two ranges: few comparisons, where masks are at their best.",
         f"They are the narrower the more there are: an event has {MATCHES} matches throughout.",
     ],
     STANDARD.name: [
