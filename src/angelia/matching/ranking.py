@@ -81,6 +81,7 @@ class Ranking:
         self.ints: list[NDArray[np.int64]] = []
         self.flags: list[Words] = []
         self.cells: list[Words] = []
+        self._cell_count = 0
         self._scales: list[float] = []
         self.slots: list[Slot] = []
         self.ranges: list[RankedSpans] = []
@@ -186,9 +187,10 @@ class Ranking:
         cells = np.zeros(len(floats), np.int64)
         if count > 1:
             cells = np.minimum(((floats - floats[0]) * scale).astype(np.int64), count - 1)
-        row[S_CELLS], row[S_CELL_COUNT] = sum(map(len, self.cells)), count
+        row[S_CELLS], row[S_CELL_COUNT] = self._cell_count, count
         row[S_CELL_SCALE] = len(self._scales)  # among the scales, which lie behind all bounds
         self.cells.append(np.searchsorted(cells, np.arange(count + 1)).astype(np.uint32))
+        self._cell_count += count + 1
         self._scales.append(scale)
 
     def all_floats(self) -> NDArray[np.float64]:
