@@ -159,8 +159,9 @@ machine. With 10 subscriptions an event matches one; with 1,000 and 10,000 about
 seven of the connections. *Raw* is bytes made ahead, in batches of 128, and sinks that count; *Python* is each
 system's client library, with dictionaries at both ends and a callback a subscription; all ten consumer
 connections are in one process, and the publisher is another. Subscriptions with *equalities* are conjunctions
-of two; those with *ranges* have a range and a prefix, which peers cannot express: there each consumer is sent
-everything, and filters with our `Matcher`. All figures are of one run."""
+of two; those with *ranges* have a range and a prefix, which peers cannot express: there every consumer is
+sent everything, and filters with our `Matcher`. Consumers of all systems call `gc.freeze()` once they have
+subscribed. All figures are of one run."""
 
 LATENCY = """### Latency
 

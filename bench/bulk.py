@@ -44,6 +44,7 @@ class Workload:
     filters: Callable[[int], list[Filter]]
     sizes: tuple[int, ...]  # numbers of filters
     masks: dict[int, int]  # of ten days, those whose events the masks are run over, by the number of filters
+    plain: dict[int, int]  # the same for masks that compare strings as they are
     stops: bool  # whether masks are faster if they stop when no row is left
     joins: bool  # whether there is a cross join, too
 
@@ -107,6 +108,7 @@ SIMPLE = Workload(
     simple_filters,
     sizes=(1_000, 10_000, 100_000),
     masks={1_000: 10, 10_000: 2},
+    plain={},
     stops=False,
     joins=True,
 )
@@ -161,6 +163,7 @@ STANDARD = Workload(
     standard_filters,
     sizes=(1_000, 10_000),
     masks={1_000: 10, 10_000: 5},
+    plain={1_000: 5, 10_000: 1},
     stops=True,
     joins=False,
 )
@@ -231,22 +234,22 @@ def cross_join(events: DataFrame, some: list[Rule]) -> DataFrame:
     )
 
 
-def masks(events: DataFrame, some: list[Rule], *, stops: bool) -> DataFrame:
-    """mapInArrow, with one NumPy mask a subscription."""
+def masks(events: DataFrame, some: list[Rule], *, stops: bool, coded: bool = True) -> DataFrame:
+    """mapInArrow, with one NumPy mask a subscription; strings are compared as `Words`, or as they are."""
     shared = events.sparkSession.sparkContext.broadcast(some)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from masked(batch, shared.value, stops)
+            yield from masked(batch, shared.value, stops, coded)
 
     names = sorted({name for rule in some for name, _, _ in rule})
     narrow = events.select(F.col("`@id`").alias("id"), *names)
     return narrow.mapInArrow(run, "event_id string, subscription_id bigint")
 
 
-def masked(batch: pa.RecordBatch, some: list[Rule], stops: bool) -> Iterator[pa.RecordBatch]:
+def masked(batch: pa.RecordBatch, some: list[Rule], stops: bool, coded: bool) -> Iterator[pa.RecordBatch]:
     """The pairs of a batch; `stops` as soon as a mask has no row left, which pays if most have none early."""
-    columns = {name: column_of(batch.column(name)) for name in batch.schema.names if name != "id"}
+    columns = {name: column_of(batch.column(name), coded) for name in batch.schema.names if name != "id"}
     rows, ids = [], []
     for number, rule in enumerate(some):
         mask = None
@@ -284,9 +287,26 @@ class Words:
         return test(self.words, text).to_numpy(zero_copy_only=False)[self.codes]
 
 
-def column_of(column: pa.Array) -> Any:
+class Texts:
+    """A column of strings as it is: every row is compared."""
+
+    def __init__(self, column: pa.Array) -> None:
+        self._column = column
+
+    def equal(self, word: str) -> Any:
+        """A comparison of strings."""
+        return self.holding(pc.equal, word)
+
+    def holding(self, test: Callable[[pa.Array, str], pa.Array], text: str) -> Any:
+        """Rows are tested."""
+        return test(self._column, text).to_numpy(zero_copy_only=False)
+
+
+def column_of(column: pa.Array, coded: bool) -> Any:
     """What masks are made of. The workloads have no nulls."""
-    return Words(column) if pa.types.is_string(column.type) else column.to_numpy()
+    if pa.types.is_string(column.type):
+        return Words(column) if coded else Texts(column)
+    return column.to_numpy()
 
 
 TESTS: dict[str, Callable[[Any, Any], Any]] = {

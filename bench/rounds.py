@@ -191,6 +191,8 @@ async def _consume(client: PythonClient, traffic: Traffic, pipe: Pipe) -> None:
     async with asyncio.timeout(PATIENCE):
         ready = [client.consume(number, wishes, tally.told) for number, wishes in enumerate(traffic.wishes)]
         kept = await asyncio.gather(*ready)
+    gc.collect()
+    gc.freeze()  # as an application does that is set up, and minds pauses
     pipe.send("ready")
     loop.add_reader(pipe.fileno(), tally.asked)
     os.set_blocking(pipe.fileno(), True)  # uvloop has changed that, and answers may be long

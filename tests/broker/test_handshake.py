@@ -179,6 +179,19 @@ async def test_a_client_needs_one_of_the_tokens(tmp_path):
 
 
 @asynchronous
+async def test_where_clients_need_tokens_each_sees_its_own_subscriptions_alone(tmp_path):
+    (tmp_path / "tokens").write_text("secret\n")
+    for tokens, token, seen in ((tmp_path / "tokens", "secret", {"ann#1"}), (None, None, {"ann#1", "bob#1"})):
+        async with (
+            broker(tokens=tokens) as it,
+            connect(address(it), name="ann", token=token) as ann,
+            connect(address(it), name="bob", token=token) as bob,
+        ):
+            async with ann.subscribe("x = 1"), bob.subscribe("x = 2"):
+                assert set(await ann.subscriptions()) == seen
+
+
+@asynchronous
 async def test_brokers_present_tokens_too(tmp_path):
     (tmp_path / "tokens").write_text("secret")
     async with broker(name="b1", tokens=tmp_path / "tokens", **FAST) as one:

@@ -158,7 +158,7 @@ def subscribe(node, client, text):
 
 def publish(node, **attributes):
     effects = node.handle(FromClient("other", Publish("you", Event(attributes)), 1), 1.0)
-    return [effect.client for effect in effects if isinstance(effect, Deliver)]
+    return [client for effect in effects if isinstance(effect, Deliver) for client, _ in effect.to]
 
 
 def go_on(node, effects):

@@ -548,6 +548,11 @@ class Broker:
         """The event types that it knows."""
         return self.node.registry
 
+    @property
+    def needs_token(self) -> bool:
+        """Whether clients have to prove who they are."""
+        return self._tokens is not None
+
     def is_healthy(self) -> bool:
         """Whether it takes events."""
         return not self._is_stopping and self._server is not None and self._server.is_serving()

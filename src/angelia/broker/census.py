@@ -18,12 +18,16 @@ __all__ = ["subscriptions"]
 _MOST, _BYTES = 2_000, 1 << 18  # subscriptions, and characters of their filters, of a page
 
 
-def subscriptions(broker: Broker, after: str) -> list[tuple[str, str]]:
+def subscriptions(broker: Broker, after: str, client: str | None = None) -> list[tuple[str, str]]:
     """Identities after one, in order, and filters of local subscribers; the last page is empty.
 
-    Patterns are left out.
+    Of all of them, or of one client alone. Patterns are left out.
     """
-    later = ((name, wanted) for name, wanted in _local(broker) if name > after)
+    later = (
+        (name, wanted)
+        for name, wanted in _local(broker)
+        if name > after and client in (None, name.rpartition("#")[0])
+    )
     page: list[tuple[str, str]] = []
     size = 0
     for name, wanted in nsmallest(_MOST, later, key=itemgetter(0)):

@@ -96,9 +96,7 @@ class ClientSession:
         self._handlers: dict[type, Callable[[Any], None]] = {
             Ask: self._ask,
             Describe: lambda frame: self._send(Answer(frame.number, value=broker.describe())),
-            ListSubscriptions: lambda frame: self._send(
-                Answer(frame.number, value=subscriptions(broker, frame.after))
-            ),
+            ListSubscriptions: self._list_subscriptions,
             Recall: self._recall,
             Flow: lambda frame: connection.hold(not frame.wanted),
             Ping: lambda frame: None,
@@ -286,6 +284,12 @@ class ClientSession:
     def is_gone(self) -> bool:
         """Whether the client is."""
         return self.connection.is_closing
+
+    def _list_subscriptions(self, frame: ListSubscriptions) -> None:
+        """Tell who is subscribed to what. Where clients need tokens, who has no certificate sees its own."""
+        sees_all = not self.broker.needs_token or bool(self.connection.info("peercert"))
+        found = subscriptions(self.broker, frame.after, None if sees_all else self.name)
+        self._send(Answer(frame.number, value=found))
 
     def _unsubscribe(self, request: Unsubscribe | UnsubscribePattern, then: Then) -> None:
         """Cancel the subscription of that number, if there is one: another broker may have had it."""

@@ -54,8 +54,8 @@ class Mailbox(Generic[T]):
     """
 
     __slots__ = (
-        "_arrived", "_end", "_items", "_waiting", "dropped", "is_behind", "policy", "reader", "received",
-        "size",
+        "_arrived", "_bytes", "_end", "_items", "_most_bytes", "_waiting", "dropped", "is_behind", "policy",
+        "reader", "received", "size",
     )  # fmt: skip
 
     def __init__(self, size: int, policy: Policy, arrived: Callable[[], None]) -> None:
@@ -75,6 +75,8 @@ class Mailbox(Generic[T]):
         self._waiting: deque[Ticket[T]] = _NONE
         self._end: AngeliaError | None = None
         self._arrived = arrived
+        self._most_bytes = 0  # no limit
+        self._bytes = 0  # of the events in here, if there is one
 
     def __len__(self) -> int:
         return len(self._items)
@@ -89,6 +91,10 @@ class Mailbox(Generic[T]):
         """Whether `get` has something to say: an item, or that there will be none."""
         return bool(self._items) or self._end is not None
 
+    def limit_bytes(self, most: int) -> None:
+        """Drop the oldest events also where all take more bytes than this; to be said before any comes."""
+        self._most_bytes = most
+
     # ------------------------------------------------ publishers
 
     def put(self, item: T) -> Ticket[T] | None:
@@ -96,6 +102,8 @@ class Mailbox(Generic[T]):
         if self._end is not None or self.is_behind:
             return None
         self.received += 1
+        if self._most_bytes:
+            self._make_room(item)
         items = self._items
         if len(items) < self.size:
             if items is _NONE:
@@ -104,6 +112,12 @@ class Mailbox(Generic[T]):
             self._arrived()
             return Ticket(self, item, admitted=True) if len(items) == self.size else None
         return _WHEN_FULL[self.policy](self, item)
+
+    def _make_room(self, item: T) -> None:
+        self._bytes += _size(item)
+        while self._items and self._bytes > self._most_bytes:
+            self._bytes -= _size(self._items.popleft())
+            self.dropped += 1
 
     @property
     def is_idle(self) -> bool:
@@ -131,7 +145,10 @@ class Mailbox(Generic[T]):
 
     def _drop_oldest(self, item: T) -> Ticket[T]:
         self._items.append(item)
-        return self._dropped(self._items.popleft())
+        oldest = self._items.popleft()
+        if self._most_bytes:
+            self._bytes -= _size(oldest)
+        return self._dropped(oldest)
 
     def _dropped(self, item: T) -> Ticket[T]:
         self.dropped += 1
@@ -160,6 +177,8 @@ class Mailbox(Generic[T]):
         if not self._items:
             return None
         item = self._items.popleft()
+        if self._most_bytes:
+            self._bytes -= _size(item)
         if self._waiting:
             self._let_in()
         return item
@@ -210,6 +229,11 @@ _WHEN_FULL: dict[str, Callable[[Mailbox[Any], Any], Ticket[Any]]] = {
     "drop_newest": Mailbox._dropped,
     "disconnect": Mailbox._disconnect,
 }
+
+
+def _size(item: Any) -> int:
+    """The bytes of an event, or of several."""
+    return sum(map(_size, item)) if isinstance(item, tuple) else int(item.encoded_size())
 
 
 def _nobody() -> None:

@@ -180,6 +180,10 @@ class Handle(Generic[T]):
         """How many events the queue had no room for."""
         return self._mailbox.dropped
 
+    def limit_bytes(self, most: int) -> None:
+        """Drop the oldest events in the queue also where all take more bytes than this."""
+        self._mailbox.limit_bytes(most)
+
     def stats(self) -> SubscriptionStats:
         """The subscription as numbers."""
         return self._party.stats()

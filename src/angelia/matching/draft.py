@@ -46,8 +46,9 @@ class Bounds:
 class Spans:
     """Ranges and equalities of one kind as they come, equal ones too.
 
-    Of ranges these are the values at both ends (NaN or None: there is none), on which sides of these they
-    end, and where in `flat` each belongs; of equalities the values, and where they belong.
+    Of ranges these are the values at both ends (NaN or -1: there is none), on which sides of these they
+    end, and where in `flat` each belongs; of equalities the values, and where they belong. Strings are
+    numbers here, or the garbage collector would look at all of them.
     """
 
     __slots__ = (
@@ -55,7 +56,7 @@ class Spans:
         "places", "point_places", "points", "sides",
     )  # fmt: skip
 
-    def __init__(self, lows: Any, highs: Any, points: Any) -> None:
+    def __init__(self, lows: array[Any], highs: array[Any], points: array[Any]) -> None:
         self.lows, self.highs, self.points = lows, highs, points
         self.sides = array("B")
         self.places, self.point_places = array("q"), array("q")
@@ -70,6 +71,7 @@ class SlotDraft:
     __slots__ = (
         "bools", "domains", "first", "has_points", "index", "last", "name", "number_spans", "numbers",
         "orders_strings", "points", "ranges", "string_spans", "strings", "takes_ranges", "texts", "times",
+        "words",
     )  # fmt: skip
 
     def __init__(self, name: str, index: int, first: int, takes_ranges: bool) -> None:
@@ -78,7 +80,8 @@ class SlotDraft:
         self.ranges: dict[tuple[Cut, Cut], int] = {}
         self.takes_ranges = takes_ranges
         self.number_spans = Spans(array("d"), array("d"), array("d"))
-        self.string_spans = Spans([], [], [])
+        self.string_spans = Spans(array("q"), array("q"), array("q"))
+        self.words: dict[Any, int] = {}  # the numbers of the strings in these
         self.domains: dict[tuple[Domain, bool], int] = {}  # all others
         self.texts: dict[tuple[str, str], int] = {}
         self.has_points = False
@@ -133,33 +136,42 @@ class Draft:
                     slot = slots.get(name) or self._slot(name)
                     some = condition.some
                     if some is not None:
-                        spans, kind, points = None, some.kind, some.points
-                        if kind is string:
-                            if points is not None or not (
-                                some.excluded or some.suffix or some.contains or some.patterns
-                            ):
-                                spans, no_end = slot.string_spans, None
-                        elif kind is number and slot.takes_ranges and not some.excluded:
-                            spans, no_end = slot.number_spans, nan
-                        if spans is None:
-                            note(self._new(slot, some))
-                        elif points is None:
-                            low, high = some.low, some.high
-                            spans.note_low(low[1] if len(low) > 1 else no_end)
-                            spans.note_high(high[1] if len(high) > 1 else no_end)
+                        kind, points = some.kind, some.points
+                        if kind is string and points is not None and len(points) == 1:
+                            (value,) = points
+                            spans, words = slot.string_spans, slot.words
+                            spans.note_point(words.setdefault(value, len(words)))
+                            spans.note_point_place(len(flat))
+                            slot.has_points = True
+                            note(0)  # which `build` knows later
+                        elif kind is number and slot.takes_ranges and not some.excluded and points is None:
+                            low, high, spans = some.low, some.high, slot.number_spans
+                            spans.note_low(low[1] if len(low) > 1 else nan)
+                            spans.note_high(high[1] if len(high) > 1 else nan)
                             spans.note_side((low[-1] & 1) + 2 * (high[-1] & 1))
                             spans.note_place(len(flat))
-                            note(0)  # which `build` knows later
-                            if kind is string and (len(high) > 1 or low[1] != ""):
+                            note(0)
+                        elif (
+                            kind is string
+                            and points is None
+                            and not (some.excluded or some.suffix or some.contains or some.patterns)
+                        ):
+                            low, high, spans, words = some.low, some.high, slot.string_spans, slot.words
+                            spans.note_low(words.setdefault(low[1], len(words)))
+                            spans.note_high(words.setdefault(high[1], len(words)) if len(high) > 1 else -1)
+                            spans.note_side((low[-1] & 1) + 2 * (high[-1] & 1))
+                            spans.note_place(len(flat))
+                            note(0)
+                            if len(high) > 1 or low[1] != "":
                                 slot.orders_strings = True
-                        elif len(points) == 1:
+                        elif kind is number and slot.takes_ranges and points is not None and len(points) == 1:
                             (value,) = points
-                            spans.note_point(value)
-                            spans.note_point_place(len(flat))
+                            slot.number_spans.note_point(value)
+                            slot.number_spans.note_point_place(len(flat))
                             slot.has_points = True
                             note(0)
                         else:
-                            note(self._literal(slot, some, False))
+                            note(self._new(slot, some))
                     if condition.none:
                         for domain in condition.none:
                             note(self._literal(slot, domain, True))
@@ -196,13 +208,14 @@ class Draft:
         """Forget what only reading needs, in slices: to let go of a million things at once takes a while."""
         for slot in self.slots.values():
             kinds = (slot.bools, slot.numbers, slot.strings, slot.times)
-            for table in (slot.points, slot.ranges, slot.domains, *(kind.index for kind in kinds)):
+            for table in (
+                slot.points,
+                slot.ranges,
+                slot.domains,
+                slot.words,
+                *(kind.index for kind in kinds),
+            ):
                 _empty(table, pause)
-            spans = slot.string_spans
-            for values in (spans.lows, spans.highs, spans.points):
-                while values:
-                    del values[-SLICE:]
-                    pause()
 
     def _read_types(self, types: Iterable[str], not_types: Iterable[str]) -> None:
         slot = self.slots.get("@type") or self._slot("@type")

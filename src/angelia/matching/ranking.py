@@ -6,7 +6,7 @@ This is plain Python where bounds are Python objects, and holds the GIL: it work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from heapq import merge
@@ -81,6 +81,7 @@ class Ranking:
         self.ints: list[NDArray[np.int64]] = []
         self.flags: list[Words] = []
         self.cells: list[Words] = []
+        self._cell_count = 0
         self._scales: list[float] = []
         self.slots: list[Slot] = []
         self.ranges: list[RankedSpans] = []
@@ -186,9 +187,10 @@ class Ranking:
         cells = np.zeros(len(floats), np.int64)
         if count > 1:
             cells = np.minimum(((floats - floats[0]) * scale).astype(np.int64), count - 1)
-        row[S_CELLS], row[S_CELL_COUNT] = sum(map(len, self.cells)), count
+        row[S_CELLS], row[S_CELL_COUNT] = self._cell_count, count
         row[S_CELL_SCALE] = len(self._scales)  # among the scales, which lie behind all bounds
         self.cells.append(np.searchsorted(cells, np.arange(count + 1)).astype(np.uint32))
+        self._cell_count += count + 1
         self._scales.append(scale)
 
     def all_floats(self) -> NDArray[np.float64]:
@@ -235,27 +237,25 @@ class Ranking:
         self._int_count += len(ints)
 
     def _rank_strings(self, draft: SlotDraft) -> tuple[list[str], int]:
-        bounds, spans = draft.strings, draft.string_spans
-        distinct: dict[Any, int] = dict.fromkeys(bounds.index, 0)
-        for values in (spans.points, spans.lows, spans.highs):
-            for start in range(0, len(values), SLICE):
-                distinct.update(dict.fromkeys(values[start : start + SLICE], 0))
-                self._pause()
-        distinct.pop(None, None)
-        if not distinct and not spans.places:
+        bounds, spans, words = draft.strings, draft.string_spans, draft.words
+        for value in bounds.index:
+            words.setdefault(value, len(words))
+        if not words:
             return [], self._zone(bounds, _NONE)
-        ordered = _sorted_in_slices(list(distinct), self._pause)
-        for start in range(0, len(ordered), SLICE):
-            distinct.update(zip(ordered[start : start + SLICE], range(start, len(ordered)), strict=False))
-            self._pause()
-        distinct[None] = -1
-        given, *places = (
-            gathered(map(distinct.__getitem__, values), len(values), np.int64, self._pause)
-            for values in (bounds.index, spans.lows, spans.highs, spans.points)
+        ordered = _sorted_in_slices(list(words), self._pause)
+        places = np.empty(len(words) + 1, np.int64)
+        places[self._word_numbers(words, ordered)] = np.arange(len(words))
+        places[-1] = -1  # of an end that there is none of
+        lows, highs, points = (
+            places[np.frombuffer(each, np.int64)] for each in (spans.lows, spans.highs, spans.points)
         )
+        given = places[self._word_numbers(words, bounds.index)]
         zone = self._zone(bounds, self._numbers(bounds), given, len(ordered))
-        self._rank_spans(draft.index, bounds, spans, zone, len(ordered), *places)
+        self._rank_spans(draft.index, bounds, spans, zone, len(ordered), lows, highs, points)
         return ordered, zone
+
+    def _word_numbers(self, words: dict[str, int], some: Collection[str]) -> NDArray[np.int64]:
+        return gathered(map(words.__getitem__, some), len(some), np.int64, self._pause)
 
     def _numbers(self, bounds: Bounds) -> NDArray[np.int64]:
         """The numbers of bounds as they came."""

@@ -7,6 +7,7 @@ strings stays behind.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from operator import getitem
@@ -35,6 +36,7 @@ Csr = tuple[NDArray[np.int64], NDArray[Any]]
 Asker = Callable[[Mapping[str, Any]], list[Any] | None]
 
 NO_LIMIT = -1
+HAS_LOCK = getattr(sys, "_is_gil_enabled", lambda: True)()  # the interpreter's, which `ask` relies on
 MAX_EVENTS = 4096  # events of a list that are encoded at once
 SLICE = 4096  # ids looked at between two pauses
 
@@ -210,6 +212,8 @@ class Snapshot:
 
         It answers for most events; who calls it holds this snapshot, and goes the longer way if it says None.
         """
+        if not HAS_LOCK:
+            return
         self._asked = asked = self._new_workspace(encoder, max(ROOM, 2 * count))
         answer = ask((asked.context.ctypes.data, asked, None))
         if encoder.is_watching:

@@ -440,6 +440,23 @@ async def test_a_sink_that_does_not_answer_is_tried_again():
 
 
 @asynchronous
+async def test_a_slow_sink_has_a_queue_of_so_many_bytes():
+    opening = door(webhook_targets=LOCAL, webhook_queue_bytes=45_000)
+    async with opening as opened, Sink().open() as slow:
+        name = await subscribed(opened, slow)
+        slow.hold = asyncio.Event()
+        for number in range(10):
+            event = cloudevent(id=str(number), data={"text": 10_000 * "x"})
+            assert (await post(opened, event)).status_code == 202
+            await asyncio.sleep(0)
+        state = await delivery(opened, name)
+        assert (state["queued"], state["dropped"]) == (4, 5), "one is under way"
+        slow.hold.set()
+        await eventually(lambda: len(slow.deliveries) == 5)
+        assert [request[2]["ce-id"] for request in slow.deliveries] == ["0", "6", "7", "8", "9"]
+
+
+@asynchronous
 async def test_a_slow_sink_loses_its_own_oldest_events_and_holds_up_nobody():
     opening = door(webhook_targets=LOCAL, webhook_queue=5)
     async with opening as opened, Sink().open() as slow, Sink().open() as quick:

@@ -21,6 +21,9 @@ class Subscription(Protocol):
     def dropped(self) -> int:
         """How many events the queue had no room for."""
 
+    def limit_bytes(self, most: int) -> None:
+        """Drop the oldest events in the queue also where all take more bytes than this."""
+
     def stats(self) -> SubscriptionStats:
         """The subscription as numbers."""
 

@@ -43,6 +43,7 @@ class Settings:
     # Webhooks
     max_subscriptions: int = 1_000
     webhook_queue: int = 1_024  # events that wait for a sink
+    webhook_queue_bytes: int = 4 * MIB  # of these
     webhook_targets: tuple[str, ...] = ()  # host names and networks allowed although they are private
     webhook_origin: str = "angelia"  # how we call ourselves in the validation handshake
     webhook_rate: int = 6_000  # requests a minute that we ask a sink for

@@ -99,6 +99,7 @@ class Webhook:
         self._subscription = self._hub.client.subscribe(
             self.resource.selection.filter, size=self._hub.settings.webhook_queue, policy="drop_oldest"
         )
+        self._subscription.limit_bytes(self._hub.settings.webhook_queue_bytes)
         self.delivery.status, self.delivery.reason, self.delivery.rate = "active", "", rate
 
     def start(self) -> None:
