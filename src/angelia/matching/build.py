@@ -176,7 +176,7 @@ class _Trie:
         first = self.parts[np.minimum(a, len(self.parts) - 1)]
         ranged = np.where(first[:, 0] == RANGE, first[:, 2] / sizes, 1.0)
         is_text = self.parts[:, 0] == TEXT
-        texts = np.concatenate(([0], np.cumsum(is_text)))
+        texts = np.concatenate(([0], np.cumsum(is_text.astype(np.int64))))
         has_text = texts[np.minimum(a + b, len(is_text))] > texts[np.minimum(a, len(is_text))]
         return np.where(b == 0, 1.0, np.where(has_text, TEXT_SHARE, 1.0) * ranged)
 
@@ -380,7 +380,7 @@ def _with_ranges(
     some = ranking.ranges
     low, high = np.concatenate([each.low for each in some]), np.concatenate([each.high for each in some])
     # Ranks of different slots do not overlap, so that one look at all of them is enough.
-    keys, first, numbers = np.unique(low << 32 | high, return_index=True, return_inverse=True)
+    keys, first, numbers = _distinct(low << 32 | high)
     pause()
     flat[np.concatenate([each.places for each in some])] = len(headers) + numbers
     pause()
@@ -394,6 +394,21 @@ def _with_ranges(
     joined = (np.concatenate(each) for each in ((headers, more), (a, low), (b, high - low), (kinds, kind)))
     headers, a, b, kinds = joined
     return headers, a, b, kinds
+
+
+def _distinct(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp], NDArray[np.int64]]:
+    """Values in order, each once; where each is first; and which of them each given one is.
+
+    `np.unique` does the same, but sums truth values, which keeps the interpreter's lock for long.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    is_new = np.ones(len(values), np.int64)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(is_new)
+    numbers = np.empty(len(values), np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return ordered[starts], order[starts], numbers
 
 
 def _cut_ranks(cuts: NDArray[np.int64], ranks: Words) -> NDArray[np.int64]:

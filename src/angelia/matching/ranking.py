@@ -28,7 +28,7 @@ from angelia.matching.layout import (
 )
 from angelia.matching.slots import Slot, TextIndex
 
-__all__ = ["Ranking", "Words", "are_exact", "ends_of", "gathered", "microseconds", "points_of"]
+__all__ = ["Ranking", "Words", "are_exact", "ends_of", "gathered", "let_go", "microseconds", "points_of"]
 
 Words = NDArray[np.uint32]
 Ends = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -57,6 +57,13 @@ def gathered(values: Iterable[Any], count: int, kind: Any, pause: Callable[[], N
         out[start : start + size] = np.fromiter(islice(rest, size), kind, size)
         pause()
     return out
+
+
+def let_go(objects: NDArray[Any], pause: Callable[[], None]) -> None:
+    """Empty an array of Python objects, in slices: a million at once would take a while."""
+    for start in range(0, len(objects), SLICE):
+        objects[start : start + SLICE] = None
+        pause()
 
 
 @dataclass(frozen=True, slots=True)

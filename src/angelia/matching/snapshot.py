@@ -24,7 +24,7 @@ from angelia.matching.columns import RankedBatch, batch_size, rank_batch, split
 from angelia.matching.encode import ROOM, Encoder, Workspace
 from angelia.matching.events import rank_events
 from angelia.matching.layout import BLOCK, H_NODE_COUNT
-from angelia.matching.ranking import gathered
+from angelia.matching.ranking import gathered, let_go
 from angelia.matching.walk_kernels import match_one
 
 if TYPE_CHECKING:
@@ -74,9 +74,8 @@ class Snapshot:
         self.tables: Tables = build(filters, self._numbered(links, pause), pause)
         numbers = self.tables.numbers
         self.ids = np.empty(len(ids), object)
-        given = gathered(ids, len(ids), object, pause)
         for start in range(0, len(ids), SLICE):
-            self.ids[numbers[start : start + SLICE]] = given[start : start + SLICE]
+            self.ids[numbers[start : start + SLICE]] = np.fromiter(ids[start : start + SLICE], object)
             pause()
         self.alive = np.ones(len(ids) + 1, np.uint8)
         self.linked = np.zeros(len(ids) + 1, np.uint8)
@@ -180,9 +179,7 @@ class Snapshot:
 
     def dissolve(self, pause: Callable[[], None]) -> None:
         """Let go of the ids and of what was learnt, in slices. The snapshot is of no use any more."""
-        for start in range(0, len(self.ids), SLICE):
-            self.ids[start : start + SLICE] = None
-            pause()
+        let_go(self.ids, pause)
         self._encoder.dissolve(pause)
 
     # ---------------------------------------------------------------- one event

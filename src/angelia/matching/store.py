@@ -332,6 +332,7 @@ class Store:
 
     def _rebuild(self, everything: bool = False) -> bool:
         """Make one snapshot of the fresh filters and the snapshots that are due; whether there was work."""
+        from angelia.matching.ranking import let_go
         from angelia.matching.snapshot import Snapshot
 
         with self._building:
@@ -348,6 +349,8 @@ class Store:
                     kept = [each for each in self.view.snapshots if each not in merged]
                     fresh = tuple(each for each in self.view.fresh if each is not frozen)
                     self.view = View.of((*kept, built), fresh)
+            for read in (ids, filters):
+                let_go(read, self._give_way)
             if frozen is not None:
                 frozen.retire(self._give_way)
             del sources
